@@ -234,7 +234,8 @@ impl Reader<'_> {
             if dims.len() >= DIMENSIONS_MAX {
                 return Err(too_many_dimensions(dims.len() + 1));
             }
-            let (inner, rest) = after.split_once(']').ok_or_else(|| self.bad("Missing \"]\" after array dimensions."))?;
+            let (inner, rest) =
+                after.split_once(']').ok_or_else(|| self.bad("Missing \"]\" after array dimensions."))?;
             let number = |t: &str| t.parse::<i32>().map_err(|_| self.bad("Missing array dimension value."));
             let (lower, upper) = match inner.split_once(':') {
                 Some((lower, upper)) => (number(lower)?, number(upper)?),
@@ -386,7 +387,9 @@ mod tests {
 
     #[test]
     fn bad_texts_are_refused() {
-        for text in ["{{},{}}", "{1", "{1}}", "{1,}", "{,1}", "{1},{2}", "{{1},2}", "{1,{2}}", "{{1},{2,3}}", "abc", "{a\"b\"}"] {
+        for text in
+            ["{{},{}}", "{1", "{1}}", "{1,}", "{,1}", "{1},{2}", "{{1},2}", "{1,{2}}", "{{1},{2,3}}", "abc", "{a\"b\"}"]
+        {
             assert_eq!(state(text), "22P02", "{text}");
         }
         for text in ["[1:2]={1}", "[1:1]={}", "[a:b]={1}", "[1:2]{1,2}", "{\"a\"b}", "[1:2]"] {

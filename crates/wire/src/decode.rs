@@ -47,7 +47,7 @@ fn incorrect(n: usize) -> SqlError {
 /// Reads an array in binary format; `encode` has its byte table. The dialect's input function puts its text into canonical form.
 fn array(n: usize, type_oid: u32, element: u32, bytes: &[u8], input: Input) -> SqlResult<Value> {
     let mut rest = bytes;
-    let mut number = |rest: &mut &[u8]| -> SqlResult<i32> {
+    let number = |rest: &mut &[u8]| -> SqlResult<i32> {
         let (head, tail) = rest.split_first_chunk::<4>().ok_or_else(|| incorrect(n))?;
         *rest = tail;
         Ok(i32::from_be_bytes(*head))
@@ -193,7 +193,8 @@ mod tests {
             Ok(Value::Text(text.to_owned()))
         }
         let read = |type_oid, bytes: &[u8]| param(1, type_oid, bytes, true, keep);
-        let ints = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 255, 255, 255, 255];
+        let ints =
+            [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 255, 255, 255, 255];
         assert_eq!(read(1007, &ints).unwrap(), Value::Text("{1,NULL}".into()));
         assert_eq!(read(1009, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 25]).unwrap(), Value::Text("{}".into()));
         assert_eq!(read(1016, &ints).unwrap_err().state().0, "42804");

@@ -178,8 +178,7 @@ fn array(out: &mut Vec<u8>, text: &str, column: &ColumnDesc, output: Output) -> 
 
 /// Reads `\\x` and hexadecimal digits.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        text.strip_prefix("\\x")?.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect();
+    let digits: Option<Vec<u8>> = text.strip_prefix("\\x")?.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect();
     let digits = digits?;
     digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|pair| pair[0] * 16 + pair[1]).collect())
 }
@@ -278,7 +277,8 @@ mod tests {
     #[test]
     fn golden_binary_arrays() {
         let ints = binary(ValueRef::Text(b"{1,NULL}"), 1007).unwrap();
-        let expected = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 255, 255, 255, 255];
+        let expected =
+            [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 255, 255, 255, 255];
         assert_eq!(ints, expected);
         assert_eq!(binary(ValueRef::Text(b"{}"), 1009).unwrap(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 25]);
         let vector = binary(ValueRef::Text(b"3"), 22).unwrap();

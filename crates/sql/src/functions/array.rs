@@ -1,8 +1,10 @@
 //! Functions on arrays at run time. An argument that is an array is its stored text; the type of its elements follows as an OID.
 
 use super::function::{Function, int, text};
-use crate::types::{self, Type, array_text, compare_values, element_text, element_value, sort_key};
-use holdfast_types::array::{Array, DIMENSIONS_MAX, Dimension, ELEMENTS_MAX, SUBSCRIPT_ERROR, too_large, too_many_dimensions};
+use crate::types::{self, Type, compare_values, element_text, element_value, sort_key};
+use holdfast_types::array::{
+    Array, DIMENSIONS_MAX, Dimension, ELEMENTS_MAX, SUBSCRIPT_ERROR, too_large, too_many_dimensions,
+};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::cmp::Ordering;
@@ -542,20 +544,10 @@ fn any(a: Args<'_>) -> SqlResult<Value> {
     Ok(if unknown { Value::Null } else { Value::Int(all.into()) })
 }
 
-/// The text of an array of constants, for translation.
-pub fn constant(array: Type, element: Type, items: &[Value]) -> String {
-    array_text(array, &Array::flat(items.iter().map(|v| item_text(element, v.as_ref())).collect()))
-}
-
-/// The stored values of a constant array.
-pub fn constants(element: Type, text: &str) -> SqlResult<Vec<Value>> {
-    let items = Array::parse(text)?.elements.into_iter();
-    items.map(|item| item.map_or(Ok(Value::Null), |text| element_value(element, &text))).collect()
-}
-
 /// True for a type whose values json_each returns as they are stored.
 pub fn is_plain_in_json(element: Type) -> bool {
-    element.equals_as_stored() && !matches!(element.oid, oid::BYTEA | oid::FLOAT4 | oid::FLOAT8 | oid::NUMERIC | oid::BPCHAR)
+    element.equals_as_stored()
+        && !matches!(element.oid, oid::BYTEA | oid::FLOAT4 | oid::FLOAT8 | oid::NUMERIC | oid::BPCHAR)
 }
 
 #[cfg(test)]

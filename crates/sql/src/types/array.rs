@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn the_key_sorts_as_the_comparison_does() {
-        let arrays = ["{}", "{-1}", "{1}", "{1,1}", "{{1,1}}", "{1,2}", "{1,NULL}", "{2}", "{10}", "{NULL}", "[0:0]={1}"];
+        let arrays =
+            ["{}", "{-1}", "{1}", "{1,1}", "{{1,1}}", "{1,2}", "{1,NULL}", "{2}", "{10}", "{NULL}", "[0:0]={1}"];
         let arrays: Vec<Array> = arrays.iter().map(|a| Array::parse(a).unwrap()).collect();
         for a in &arrays {
             for b in &arrays {

@@ -26,10 +26,12 @@ pub fn output(type_oid: u32, typmod: i32, value: ValueRef<'_>, out: &mut Vec<u8>
             out.extend(std::iter::repeat_n(b' ', width.saturating_sub(length)));
         }
         (more::REGTYPE | oid::REGPROC | more::REGPROCEDURE, ValueRef::Int(0)) => out.push(b'-'),
-        (more::REGTYPE, ValueRef::Int(i)) => match u32::try_from(i).ok().filter(|o| by_oid(*o).is_some() || element_of(*o).is_some()) {
-            Some(o) => out.extend_from_slice(format_type(o, -1).as_bytes()),
-            None => append(out, format_args!("{i}")),
-        },
+        (more::REGTYPE, ValueRef::Int(i)) => {
+            match u32::try_from(i).ok().filter(|o| by_oid(*o).is_some() || element_of(*o).is_some()) {
+                Some(o) => out.extend_from_slice(format_type(o, -1).as_bytes()),
+                None => append(out, format_args!("{i}")),
+            }
+        }
         (_, ValueRef::Null) => {}
         (_, ValueRef::Text(text)) if matches!(element_of(type_oid), Some(oid::TIMESTAMPTZ | oid::INTERVAL)) => {
             array(type_oid, typmod, text, out);
@@ -53,7 +55,11 @@ fn array(type_oid: u32, typmod: i32, text: &[u8], out: &mut Vec<u8>) {
     let element = Type { oid: element_of(type_oid).unwrap_or(oid::TEXT), typmod };
     match Array::parse(&String::from_utf8_lossy(text)) {
         Ok(mut array) => {
-            array.elements.iter_mut().flatten().for_each(|item| *item = text_of(element, ValueRef::Text(item.as_bytes())));
+            array
+                .elements
+                .iter_mut()
+                .flatten()
+                .for_each(|item| *item = text_of(element, ValueRef::Text(item.as_bytes())));
             out.extend_from_slice(array.to_text().as_bytes());
         }
         Err(_) => out.extend_from_slice(text),

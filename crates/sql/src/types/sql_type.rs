@@ -11,7 +11,9 @@ pub mod more {
     pub const PG_NODE_TREE: u32 = 194;
     pub const CHAR_ARRAY: u32 = 1002;
     pub const NAME_ARRAY: u32 = 1003;
+    pub const INT2_ARRAY: u32 = 1005;
     pub const INT4_ARRAY: u32 = 1007;
+    pub const OID_ARRAY: u32 = 1028;
     pub const TEXT_ARRAY: u32 = 1009;
     pub const ACLITEM: u32 = 1033;
     pub const ACLITEM_ARRAY: u32 = 1034;

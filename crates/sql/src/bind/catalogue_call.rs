@@ -342,7 +342,8 @@ impl Binder<'_> {
             ("to_regclass" | "to_regtype" | "to_regnamespace", 1) => return self.looked_up(name, &args[0]).map(Some),
             ("array_position", 2) => {
                 let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
-                let item = self.coerce(args[1].clone(), Type::TEXT, When::Explicit)?;
+                let element = Type::new(crate::types::element_of(array.ty.oid).unwrap_or(oid::TEXT));
+                let item = self.coerce(args[1].clone(), element, When::Implicit)?;
                 Some(Typed::new(
                     self.helper(
                         "hf_array_position",

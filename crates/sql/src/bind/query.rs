@@ -174,7 +174,7 @@ impl Binder<'_> {
                 types
             }
         };
-        if word != "UNION ALL" && types.iter().any(|t| t.oid == oid::NUMERIC && t.typmod == -1) {
+        if word != "UNION ALL" && types.iter().any(|t| !t.groups_as_stored()) {
             return Err(SqlError::unsupported(format!("{word} of numeric values without a scale"))
                 .with_hint("Cast to numeric(p,s)."));
         }

@@ -68,7 +68,7 @@ impl Binder<'_> {
                 item.typed.sql = self.shown_oid(&item.typed)?;
             }
         }
-        if distinct && items.iter().any(|i| i.typed.ty.oid == oid::NUMERIC && i.typed.ty.typmod == -1) {
+        if distinct && items.iter().any(|i| !i.typed.ty.groups_as_stored()) {
             return Err(
                 SqlError::unsupported("DISTINCT of numeric values without a scale").with_hint("Cast to numeric(p,s).")
             );
@@ -265,7 +265,7 @@ impl Binder<'_> {
             }
             // SQLite would read a constant as a position.
             let plain = typed.sql.parse::<f64>().is_ok();
-            let sql = if typed.ty.oid == oid::NUMERIC { self.helper("hf_num_key", &[&typed.sql])? } else { typed.sql };
+            let sql = if typed.ty.has_sort_form() { self.sort_form(&typed)? } else { typed.sql };
             parts.push(if plain { format!("({sql} + 0)") } else { sql });
         }
         let _ = items;
@@ -418,7 +418,8 @@ fn figure(e: &Expr) -> Option<String> {
 fn weak_name(e: &Expr) -> Option<String> {
     let of_type = |data_type| {
         let ty = types::from_ast(data_type).ok()?;
-        Some(types::by_oid(ty.oid).map_or_else(|| ty.name(), |t| t.name.to_owned()))
+        let of = types::element_of(ty.oid).unwrap_or(ty.oid);
+        Some(types::by_oid(of).map_or_else(|| ty.name(), |t| t.name.to_owned()))
     };
     match e {
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => weak_name(inner),
@@ -455,6 +456,7 @@ fn strong_name(e: &Expr) -> Option<String> {
         Expr::Ceil { .. } => "ceil".into(),
         Expr::Floor { .. } => "floor".into(),
         Expr::AtTimeZone { .. } => "timezone".into(),
+        Expr::CompoundFieldAccess { root, .. } => return figure(root),
         Expr::Array(_) => "array".into(),
         Expr::Tuple(items) if items.len() > 1 => "row".into(),
         Expr::Subquery(query) => match query.body.as_select()?.projection.first()? {

@@ -192,7 +192,7 @@ fn known(drafts: &[Draft], names: &[String]) -> SqlResult<()> {
 
 /// Refuses a unique key over a numeric column without a scale: there equal values can differ in text.
 fn refuse_numeric_key(drafts: &[Draft], names: &[String]) -> SqlResult<()> {
-    let bad = drafts.iter().find(|d| names.contains(&d.name) && d.ty.oid == oid::NUMERIC && d.ty.typmod == -1);
+    let bad = drafts.iter().find(|d| names.contains(&d.name) && !d.ty.groups_as_stored());
     match bad {
         Some(d) => Err(SqlError::unsupported(format!("a unique key over the numeric column \"{}\"", d.name))
             .with_hint("Give it a precision and a scale: numeric(p,s).")),

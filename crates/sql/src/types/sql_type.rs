@@ -116,6 +116,11 @@ impl Type {
         }
     }
 
+    /// Whether DISTINCT, UNION and unique keys may compare stored forms.
+    pub fn groups_as_stored(self) -> bool {
+        self.equals_as_stored() || (self.oid != oid::NUMERIC && element_of(self.oid).is_none())
+    }
+
     /// The name that PostgreSQL prints in messages: `character varying(20)`.
     pub fn name(self) -> String {
         format_type(self.oid, self.typmod)

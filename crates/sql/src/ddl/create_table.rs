@@ -14,7 +14,6 @@ use crate::translated::{TempDdl, Translated};
 use crate::types::{self, RowidKind, Type};
 use holdfast_types::access::needs::Creates;
 use holdfast_types::access::{Access, Need, Privileges};
-use holdfast_types::desc::oid;
 use holdfast_types::{OnCommit, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
     CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, CreateTable, CreateTableOptions,

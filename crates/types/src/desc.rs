@@ -33,6 +33,61 @@ pub mod oid {
     pub const JSONB: u32 = 3802;
 }
 
+/// The array types: (array type, element type). int2vector and oidvector are not among them: they print differently.
+pub const ARRAY_OF: &[(u32, u32)] = &[
+    (1000, oid::BOOL),
+    (1001, oid::BYTEA),
+    (1002, oid::CHAR),
+    (1003, oid::NAME),
+    (1005, oid::INT2),
+    (1007, oid::INT4),
+    (1008, oid::REGPROC),
+    (1009, oid::TEXT),
+    (1011, 28),
+    (1014, oid::BPCHAR),
+    (1015, oid::VARCHAR),
+    (1016, oid::INT8),
+    (1021, oid::FLOAT4),
+    (1022, oid::FLOAT8),
+    (1028, oid::OID),
+    (1034, 1033),
+    (1041, oid::INET),
+    (1115, oid::TIMESTAMP),
+    (1182, oid::DATE),
+    (1183, oid::TIME),
+    (1185, oid::TIMESTAMPTZ),
+    (1187, oid::INTERVAL),
+    (1231, oid::NUMERIC),
+    (1270, oid::TIMETZ),
+    (199, oid::JSON),
+    (2207, 2202),
+    (2210, oid::REGCLASS),
+    (2211, 2206),
+    (2951, oid::UUID),
+    (3221, oid::PG_LSN),
+    (3807, oid::JSONB),
+    (4090, 4089),
+    (4097, 4096),
+];
+
+/// int2vector and oidvector, with their element types: arrays whose subscripts begin at 0, written as numbers between blanks.
+pub const VECTOR_OF: &[(u32, u32)] = &[(22, oid::INT2), (30, oid::OID)];
+
+/// The type of an array's elements; `None` for a type that is not an array.
+pub fn element_of(array: u32) -> Option<u32> {
+    ARRAY_OF.iter().chain(VECTOR_OF).find(|(a, _)| *a == array).map(|(_, e)| *e)
+}
+
+/// The type of arrays of this element; `None` where there is none.
+pub fn array_of(element: u32) -> Option<u32> {
+    ARRAY_OF.iter().find(|(_, e)| *e == element).map(|(a, _)| *a)
+}
+
+/// True for int2vector and oidvector.
+pub fn is_vector(array: u32) -> bool {
+    VECTOR_OF.iter().any(|(a, _)| *a == array)
+}
+
 /// One result column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnDesc {

@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod access;
+pub mod array;
 pub mod calendar;
 pub mod definition;
 pub mod desc;

@@ -5,7 +5,8 @@
 
 use crate::datetime;
 use crate::numeric;
-use holdfast_types::desc::oid;
+use holdfast_types::array::Array;
+use holdfast_types::desc::{element_of, oid};
 use holdfast_types::inet::Inet;
 use holdfast_types::{ColumnDesc, SqlError, SqlResult, SqlState, ValueRef};
 
@@ -58,7 +59,11 @@ pub fn text_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, o
         // These four are stored as numbers and shown as words; 2202 is regprocedure, 2206 regtype.
         ValueRef::Int(i) if !matches!(column.type_oid, oid::BOOL | oid::REGPROC | 2202 | 2206) => integer(out, i),
         ValueRef::Text(t) if !matches!(column.type_oid, oid::BOOL | oid::BPCHAR | oid::BYTEA) => {
-            out.extend_from_slice(t)
+            // The elements of an array are stored as text, except where the session decides how they are shown.
+            match element_of(column.type_oid) {
+                Some(oid::TIMESTAMPTZ | oid::INTERVAL) => output(column.type_oid, column.typmod, value, out),
+                _ => out.extend_from_slice(t),
+            }
         }
         _ => output(column.type_oid, column.typmod, value, out),
     }
@@ -129,12 +134,58 @@ fn binary_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, out
             text_value(out, value, column, output);
         }
         oid::VOID => {}
+        _ if element_of(column.type_oid).is_some() => array(out, text(value).ok_or_else(misfit)?, column, output)?,
         oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::UNKNOWN => {
             text_value(out, value, column, output)
         }
         _ => return Err(misfit()),
     }
     Ok(())
+}
+
+/// Appends the binary form of an array (`array_send`):
+///
+/// | bytes | content |
+/// |---|---|
+/// | 4 | number of dimensions, 0 for an empty array |
+/// | 4 | 1 if an element is NULL |
+/// | 4 | type of the elements |
+/// | 8 each | length of a dimension, subscript of its first element |
+/// | 4 + n each | length of an element, -1 for NULL; its binary form |
+fn array(out: &mut Vec<u8>, text: &str, column: &ColumnDesc, output: Output) -> SqlResult<()> {
+    let read = Array::parse(text)?;
+    let element = element_of(column.type_oid).unwrap_or_default();
+    let inner = ColumnDesc { type_oid: element, ..column.clone() };
+    let number = |out: &mut Vec<u8>, n: i32| out.extend_from_slice(&n.to_be_bytes());
+    number(out, read.dims.len() as i32);
+    number(out, read.elements.iter().any(Option::is_none).into());
+    out.extend_from_slice(&element.to_be_bytes());
+    for d in &read.dims {
+        number(out, d.len as i32);
+        number(out, d.lower);
+    }
+    for item in &read.elements {
+        let bytes;
+        let value = match item {
+            None => ValueRef::Null,
+            Some(hex) if element == oid::BYTEA => {
+                bytes = from_hex(hex).ok_or_else(|| {
+                    SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, "an element of a bytea[] is not hexadecimal")
+                })?;
+                ValueRef::Blob(&bytes)
+            }
+            Some(text) => ValueRef::Text(text.as_bytes()),
+        };
+        field(out, value, &inner, true, output)?;
+    }
+    Ok(())
+}
+
+/// Reads `\\x` and hexadecimal digits.
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text.strip_prefix("\\x")?.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect();
+    let digits = digits?;
+    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|pair| pair[0] * 16 + pair[1]).collect())
 }
 
 fn text(value: ValueRef<'_>) -> Option<&str> {
@@ -226,6 +277,23 @@ mod tests {
         let uuid = b"00112233-4455-6677-8899-aabbccddeeff";
         assert_eq!(binary(ValueRef::Text(uuid), oid::UUID).unwrap()[..3], [0, 0x11, 0x22]);
         assert_eq!(binary(ValueRef::Int(12), oid::NUMERIC).unwrap(), [0, 1, 0, 0, 0, 0, 0, 0, 0, 12]);
+    }
+
+    #[test]
+    fn golden_binary_arrays() {
+        let ints = binary(ValueRef::Text(b"{1,NULL}"), 1007).unwrap();
+        let expected =
+            [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 255, 255, 255, 255];
+        assert_eq!(ints, expected);
+        assert_eq!(binary(ValueRef::Text(b"{}"), 1009).unwrap(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 25]);
+        let vector = binary(ValueRef::Text(b"3"), 22).unwrap();
+        assert_eq!(vector[..20], [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 21, 0, 0, 0, 1, 0, 0, 0, 0]);
+        let bytes = binary(ValueRef::Text(br#"{"\\x00ff"}"#), 1001).unwrap();
+        assert_eq!(bytes[20..], [0, 0, 0, 2, 0, 255]);
+        let nested = binary(ValueRef::Text(b"{{t},{f}}"), 1000).unwrap();
+        assert_eq!(nested[12..28], [0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]);
+        assert_eq!(nested[28..], [0, 0, 0, 1, 1, 0, 0, 0, 1, 0]);
+        assert!(binary(ValueRef::Text(b"{a}"), 1007).is_err() && binary(ValueRef::Text(b"{1"), 1007).is_err());
     }
 
     #[test]

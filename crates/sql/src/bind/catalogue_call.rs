@@ -316,15 +316,33 @@ impl Binder<'_> {
                 let separator = self.coerce(args[1].clone(), Type::TEXT, When::Implicit)?;
                 text(self.helper("hf_array_to_string", &[&array.sql, &separator.sql])?)
             }
-            ("array_upper" | "array_length" | "cardinality", 1 | 2) => {
+            ("array_upper" | "array_lower" | "array_length", 2) => {
                 let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
-                Some(Typed::new(self.helper("hf_array_length", &[&array.sql])?, Type::INT4))
+                let dim = self.coerce(args[1].clone(), Type::INT4, When::Implicit)?.sql;
+                Some(Typed::new(self.helper(&format!("hf_{name}"), &[&array.sql, &dim])?, Type::INT4))
+            }
+            ("cardinality" | "array_ndims", 1) => {
+                let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
+                let helper = if name == "cardinality" { "hf_cardinality" } else { "hf_array_ndims" };
+                Some(Typed::new(self.helper(helper, &[&array.sql])?, Type::INT4))
             }
             ("to_regclass" | "to_regtype" | "to_regnamespace", 1) => return self.looked_up(name, &args[0]).map(Some),
             ("array_position", 2) => {
                 let array = self.settle(args[0].clone(), Type::new(more::TEXT_ARRAY))?;
-                let item = self.coerce(args[1].clone(), Type::TEXT, When::Explicit)?;
-                Some(Typed::new(self.helper("hf_array_position", &[&array.sql, &item.sql])?, Type::INT4))
+                let element = Type::new(crate::types::element_of(array.ty.oid).unwrap_or(oid::TEXT));
+                let item = self.coerce(args[1].clone(), element, When::Implicit)?;
+                Some(Typed::new(
+                    self.helper(
+                        "hf_array_position",
+                        &[
+                            &array.sql,
+                            &crate::types::element_of(array.ty.oid).unwrap_or(oid::TEXT).to_string(),
+                            &item.sql,
+                            "NULL",
+                        ],
+                    )?,
+                    Type::INT4,
+                ))
             }
             _ => None,
         })

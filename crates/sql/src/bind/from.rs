@@ -373,12 +373,18 @@ impl Binder<'_> {
             ("pg_partition_ancestors", 1) => ("SELECT NULL AS \"v\" WHERE 0".to_owned(), Type::new(2205)),
             ("unnest", 1) => {
                 let array = self.settle(bound.remove(0), Type::new(crate::types::more::TEXT_ARRAY))?;
-                let Some((_, element)) = crate::types::ARRAY_OF.iter().find(|(a, _)| *a == array.ty.oid) else {
+                let Some(element) = crate::types::element_of(array.ty.oid) else {
                     let message = format!("function unnest({}) does not exist", array.ty.name());
                     return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
                 };
                 let as_json = self.helper("hf_array_json", &[&array.sql, &element.to_string()])?;
-                (format!("SELECT value AS \"v\" FROM json_each({as_json})"), Type::new(*element))
+                let value = match element {
+                    oid::FLOAT4 | oid::FLOAT8 => "hf_real(value)",
+                    oid::BYTEA => "unhex(value)",
+                    _ => "value",
+                };
+                let list = format!("CASE WHEN {} IS NULL THEN '[]' ELSE {as_json} END", array.sql);
+                (format!("SELECT {value} AS \"v\" FROM json_each({list})"), Type::new(element))
             }
             (_, 0) => {
                 let typed = self.call_named(&function, &[], &empty)?;

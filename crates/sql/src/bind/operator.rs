@@ -200,6 +200,8 @@ impl Binder<'_> {
             format!("(CAST({} AS NUMERIC) {symbol} CAST({} AS NUMERIC))", left.sql, right.sql)
         } else if left.ty.oid == oid::NUMERIC {
             format!("({} {symbol} 0)", self.helper("hf_num_cmp", &[&left.sql, &right.sql])?)
+        } else if let Some(element) = crate::types::element_of(left.ty.oid) {
+            format!("({} {symbol} 0)", self.helper("hf_array_cmp", &[&left.sql, &right.sql, &element.to_string()])?)
         } else if matches!(left.ty.oid, oid::INTERVAL | oid::JSONB)
             || (matches!(left.ty.oid, oid::INET | oid::PG_LSN) && !matches!(op, Op::Eq | Op::NotEq))
         {
@@ -219,6 +221,10 @@ impl Binder<'_> {
             oid::JSONB => self.helper("hf_jsonb_key", &[&of.sql]),
             oid::INET => self.helper("hf_inet_key", &[&of.sql]),
             oid::PG_LSN => self.helper("hf_lsn", &[&of.sql]),
+            array if crate::types::element_of(array).is_some() => {
+                let element = crate::types::element_of(array).unwrap_or_default().to_string();
+                self.helper("hf_array_key", &[&of.sql, &element])
+            }
             _ => Ok(of.sql.clone()),
         }
     }
@@ -551,14 +557,27 @@ impl Binder<'_> {
         if left.ty.has_unequal_forms() && left.ty.oid != oid::NUMERIC {
             return Err(SqlError::unsupported(format!("ANY or ALL over an array of {}", left.ty.name())));
         }
-        let array_of =
-            crate::types::ARRAY_OF.iter().find(|(_, e)| *e == left.ty.oid).map_or(more::TEXT_ARRAY, |(a, _)| *a);
+        let array_of = crate::types::array_of(left.ty.oid).unwrap_or(more::TEXT_ARRAY);
         let array = self.expr(inner, scope)?;
         let array = self.settle(array, Type::new(array_of))?;
         if array.ty.category() != Category::Array {
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, "op ANY/ALL (array) requires array on right side"));
         }
-        let as_json = self.helper("hf_array_json", &[&array.sql, &left.ty.oid.to_string()])?;
+        let element = Type::new(crate::types::element_of(array.ty.oid).unwrap_or(oid::TEXT));
+        let (_, right) = self.fixed(|b| b.comparable(left.clone(), op, Typed::new("", element)))?;
+        if !right.sql.is_empty() || left.ty.is_float() != element.is_float() {
+            return Err(SqlError::unsupported(format!("ANY or ALL of {} with {}", array.ty.name(), left.ty.name()))
+                .with_hint("Cast both sides to one type."));
+        }
+        let number = element.oid.to_string();
+        let both_numbers = left.ty.oid == oid::NUMERIC || element.oid == oid::NUMERIC;
+        if both_numbers || !crate::functions::array::is_plain_in_json(element) {
+            let number = if both_numbers { oid::NUMERIC.to_string() } else { number };
+            let args =
+                [&*left.sql, &*array.sql, if all { "'<>'" } else { "'='" }, &number, if all { "1" } else { "0" }];
+            return Ok(Typed::new(self.helper("hf_array_any", &args)?, Type::BOOL));
+        }
+        let as_json = self.helper("hf_array_json", &[&array.sql, &number])?;
         let not = if all { "NOT " } else { "" };
         let sql = format!("({} {not}IN (SELECT value FROM json_each({as_json})))", left.sql);
         Ok(Typed::new(sql, Type::BOOL))

@@ -263,7 +263,7 @@ impl Binder<'_> {
             }
             // SQLite would read a constant as a position.
             let plain = typed.sql.parse::<f64>().is_ok();
-            let sql = self.sort_form(&typed)?;
+            let sql = if typed.ty.has_sort_form() { self.sort_form(&typed)? } else { typed.sql };
             parts.push(if plain { format!("({sql} + 0)") } else { sql });
         }
         let _ = items;
@@ -425,7 +425,8 @@ fn figure(e: &Expr) -> Option<String> {
 fn weak_name(e: &Expr) -> Option<String> {
     let of_type = |data_type| {
         let ty = types::from_ast(data_type).ok()?;
-        Some(types::by_oid(ty.oid).map_or_else(|| ty.name(), |t| t.name.to_owned()))
+        let of = types::element_of(ty.oid).unwrap_or(ty.oid);
+        Some(types::by_oid(of).map_or_else(|| ty.name(), |t| t.name.to_owned()))
     };
     match e {
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => weak_name(inner),
@@ -463,6 +464,7 @@ fn strong_name(e: &Expr) -> Option<String> {
         Expr::Ceil { .. } => "ceil".into(),
         Expr::Floor { .. } => "floor".into(),
         Expr::AtTimeZone { .. } => "timezone".into(),
+        Expr::CompoundFieldAccess { root, .. } => return figure(root),
         Expr::Array(_) => "array".into(),
         Expr::Tuple(items) if items.len() > 1 => "row".into(),
         Expr::Subquery(query) => match query.body.as_select()?.projection.first()? {

@@ -7,7 +7,7 @@ use super::typed::{Shape, Typed};
 use crate::bind::coerce::When;
 use crate::names::quote_text;
 use crate::params::SessionValue;
-use crate::types::{Category, Type, more};
+use crate::types::{Category, Type};
 use holdfast_types::desc::oid;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{AccessExpr, CeilFloorKind, DateTimeField, Expr, Subscript, TrimWhereField};
@@ -64,7 +64,7 @@ impl Binder<'_> {
                 Ok(Typed::sure(quote_text(&read.to_string()), Type::new(oid::INTERVAL)))
             }
             Expr::SimilarTo { .. } => Err(SqlError::unsupported("SIMILAR TO")),
-            Expr::Array(_) => Err(SqlError::unsupported("an array value")),
+            Expr::Array(array) => self.array_value(&array.elem, scope),
             Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
                 [AccessExpr::Subscript(Subscript::Index { index })] => self.subscript(root, index, scope),
                 _ => Err(SqlError::unsupported("a slice of an array or a field of a composite value")),
@@ -114,13 +114,13 @@ impl Binder<'_> {
     /// Binds `array[i]`.
     fn subscript(&mut self, root: &Expr, index: &Expr, scope: &Scope<'_>) -> SqlResult<Typed> {
         let array = self.value_expr(root, scope)?;
-        let Some((_, element)) = crate::types::ARRAY_OF.iter().find(|(a, _)| *a == array.ty.oid) else {
+        let Some(element) = crate::types::element_of(array.ty.oid) else {
             let message = format!("cannot subscript type {} because it does not support subscripting", array.ty.name());
             return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
         };
         let index = self.expr_as(index, Type::INT4, scope)?;
-        let sql = self.helper("hf_array_get", &[&array.sql, &index.sql, &element.to_string()])?;
-        Ok(Typed::new(sql, Type::new(*element)))
+        let sql = self.helper("hf_array_get", &[&array.sql, &element.to_string(), &index.sql])?;
+        Ok(Typed::new(sql, Type::new(element)))
     }
 
     /// Binds a keyword that is a value, such as CURRENT_DATE.
@@ -155,12 +155,32 @@ impl Binder<'_> {
         self.session(which, ty).map(Some)
     }
 
+    /// Binds `ARRAY[...]`.
+    fn array_value(&mut self, items: &[Expr], scope: &Scope<'_>) -> SqlResult<Typed> {
+        if items.is_empty() || items.len() > 99 {
+            return Err(SqlError::unsupported("ARRAY[] without elements, or with more than 99")
+                .with_hint("Write it as a text: '{...}'."));
+        }
+        let bound = items.iter().map(|e| self.expr(e, scope)).collect::<SqlResult<Vec<_>>>()?;
+        let (bound, ty) = self.unify("ARRAY", bound)?;
+        let mut args: Vec<String> = bound.iter().map(|b| b.sql.clone()).collect();
+        let nested = crate::types::element_of(ty.oid).is_some();
+        let array = if nested { Some(ty.oid) } else { crate::types::array_of(ty.oid) };
+        let array = array.ok_or_else(|| SqlError::unsupported(format!("an array of {}", ty.name())))?;
+        if !nested {
+            args.insert(0, ty.oid.to_string());
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let sql = self.helper(if nested { "hf_array_nest" } else { "hf_array" }, &args)?;
+        Ok(Typed::sure(sql, Type::new(array)))
+    }
+
     /// Binds `ARRAY(SELECT ...)`, as text.
     pub(super) fn array_of(&mut self, query: &sqlparser::ast::Query, scope: &Scope<'_>) -> SqlResult<Typed> {
         let sub = self.subquery(query, scope)?;
         let element = sub.only_column()?.ty;
-        let array =
-            crate::types::ARRAY_OF.iter().find(|(_, e)| *e == element.oid).map_or(more::TEXT_ARRAY, |(a, _)| *a);
+        let array = crate::types::array_of(element.oid)
+            .ok_or_else(|| SqlError::unsupported(format!("an array of {}", element.name())))?;
         let item = self.helper("hf_array_item", &["\"v\"", &element.oid.to_string()])?;
         let sql = format!(
             "(SELECT '{{' || coalesce(group_concat({item}), '') || '}}' FROM (WITH \"a\"(\"v\") AS ({}) SELECT * FROM \"a\"))",

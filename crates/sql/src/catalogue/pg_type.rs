@@ -2,9 +2,9 @@
 
 use super::oids::{OWNER_OID, PG_CATALOG_OID};
 use super::table::{CatalogTable, boolean, int, text};
-use crate::types::{ARRAY_OF, Category, PG_TYPES, PgType, Type, more};
+use crate::types::{Category, PG_TYPES, PgType, Type, more};
 use holdfast_types::Value;
-use holdfast_types::desc::oid;
+use holdfast_types::desc::{ARRAY_OF, VECTOR_OF, oid};
 
 pub const TABLE: CatalogTable = CatalogTable {
     schema: "pg_catalog",
@@ -45,7 +45,7 @@ pub const TABLE: CatalogTable = CatalogTable {
     ],
     always_empty: false,
     rows: |_| {
-        let mut rows: Vec<_> = PG_TYPES.iter().map(|t| row(t, t.name.to_owned(), 0)).collect();
+        let mut rows: Vec<_> = PG_TYPES.iter().map(|t| row(t, t.name.to_owned(), element(t.oid))).collect();
         for (array, element) in ARRAY_OF {
             let known = PG_TYPES.iter().find(|t| t.oid == *element);
             if let Some(element) = known.filter(|_| !PG_TYPES.iter().any(|t| t.oid == *array)) {
@@ -58,6 +58,12 @@ pub const TABLE: CatalogTable = CatalogTable {
         rows
     },
 };
+
+/// `typelem` of a type that is not a plain array: name is a fixed array of "char".
+fn element(type_oid: u32) -> u32 {
+    let vector = VECTOR_OF.iter().find(|(array, _)| *array == type_oid);
+    vector.map_or(if type_oid == oid::NAME { oid::CHAR } else { 0 }, |(_, element)| *element)
+}
 
 fn row(t: &PgType, name: String, element: u32) -> Vec<Value> {
     let kind = if t.oid == oid::VOID || t.oid == oid::UNKNOWN { "p" } else { "b" };

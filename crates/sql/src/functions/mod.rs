@@ -4,7 +4,7 @@
 //! Each takes SQLite values and returns one, or an error that the connection passes through SQLite with
 //! [`crate::error::encode`]. A function marked strict returns NULL where an argument is NULL.
 
-mod array;
+pub mod array;
 mod catalogue;
 pub mod datetime;
 mod digest;

@@ -1,6 +1,7 @@
 //! Casts between types on stored values, for constants at translation, parameters at binding, and `hf_cast` at
 //! run time.
 
+use super::array::{cast_array, element_type};
 use super::datetime::{self, DAY_US};
 use super::decimal::Decimal;
 use super::input::{input, out_of_range, string};
@@ -43,6 +44,10 @@ pub fn cast(value: ValueRef<'_>, from: Type, to: Type, explicit: bool) -> SqlRes
         oid::TIME if from.oid == oid::INTERVAL => {
             let us = holdfast_types::interval::parse(&text_of(from, value), None)?.us;
             Ok(Value::Text(datetime::format_time(us.rem_euclid(DAY_US))))
+        }
+        _ if element_type(to).is_some() && element_type(from).is_some() => {
+            let parts = |ty: Type| element_type(ty).map(|element| (ty, element)).ok_or_else(|| no_cast(from, to));
+            cast_array(&text_of(from, value), parts(from)?, parts(to)?, explicit)
         }
         _ => Err(no_cast(from, to)),
     }

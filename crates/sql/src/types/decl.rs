@@ -11,11 +11,12 @@
 //! | real, double precision | `real`, `double precision` | REAL |
 //! | numeric(p,s), json, jsonb, uuid, interval | `numeric_text(p,s)`, `json_text` ... | TEXT |
 //! | text, varchar(n), char(n) | `text`, `varchar(n)`, `char(n)` | TEXT |
+//! | arrays | `integer[]`, `varchar[](20)`, `numeric[](p,s)` | any, which does not change them |
 //! | boolean, bytea, date, time, timestamp, timestamptz | the same names | NUMERIC, which does not change them |
 
-use super::names::by_name;
+use super::names::{by_name, by_oid};
 use super::sql_type::{Type, numeric_modifier};
-use holdfast_types::desc::oid;
+use holdfast_types::desc::{element_of, is_vector, oid};
 use holdfast_types::schema::{Column, Dialect, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult};
 
@@ -52,8 +53,30 @@ pub fn declare(ty: Type) -> SqlResult<String> {
         oid::JSON => "json_text".into(),
         oid::JSONB => "jsonb_text".into(),
         oid::UUID => "uuid_text".into(),
-        _ => return Err(SqlError::unsupported(format!("a column of type {}", ty.name()))),
+        _ => match element_of(ty.oid).filter(|e| !is_vector(ty.oid) && !matches!(*e, oid::CHAR | oid::UNKNOWN)) {
+            Some(element) => array(ty, element)?,
+            None => return Err(SqlError::unsupported(format!("a column of type {}", ty.name()))),
+        },
     })
+}
+
+/// The declaration of an array column: `integer[]`, `varchar[](20)`. Brackets are a name in SQLite's SQL. An array's text begins
+/// with a brace or a bracket, so no affinity changes it.
+fn array(ty: Type, element: u32) -> SqlResult<String> {
+    declare(Type { oid: element, typmod: ty.typmod })
+        .map_err(|_| SqlError::unsupported(format!("a column of type {}", ty.name())))?;
+    let name = match by_oid(element) {
+        Some(t) if t.display.contains([' ', '"']) || matches!(element, oid::VARCHAR | oid::BPCHAR) => t.name,
+        Some(t) => t.display,
+        None => return Err(SqlError::unsupported(format!("a column of type {}", ty.name()))),
+    };
+    let modifier = match element {
+        _ if ty.typmod == -1 => String::new(),
+        oid::VARCHAR | oid::BPCHAR => format!("({})", ty.typmod - 4),
+        oid::NUMERIC => numeric_modifier(ty.typmod).map(|(p, s)| format!("({p},{s})")).unwrap_or_default(),
+        _ => format!("({})", ty.typmod),
+    };
+    Ok(format!("{name}[]{modifier}"))
 }
 
 /// The type that a declaration means. In a database of SQLite's dialect a declaration guarantees nothing about the
@@ -73,7 +96,7 @@ pub fn of_decl(decl: &str, dialect: Dialect) -> Type {
 
 fn of_postgres(name: &str, args: &[i32]) -> Option<Type> {
     let type_oid = by_name(name.strip_suffix("_text").unwrap_or(name))?;
-    let typmod = match (type_oid, args) {
+    let typmod = match (element_of(type_oid).unwrap_or(type_oid), args) {
         (oid::VARCHAR | oid::BPCHAR, [n]) => n + 4,
         (oid::NUMERIC, [p, s]) => ((p << 16) | s) + 4,
         (oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ, [p]) => *p,

@@ -3,7 +3,7 @@
 use super::datetime::{self, DAY_US};
 use super::decimal::Decimal;
 use super::lsn::{lsn_text, parse_lsn};
-use super::names::{ARRAY_OF, by_name};
+use super::names::by_name;
 use super::sql_type::{Type, numeric_modifier};
 use holdfast_types::access::AclItem;
 use holdfast_types::access::predefined::PUBLIC_OID;
@@ -20,7 +20,8 @@ use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 /// | int2, int4, int8, oid and its aliases | integer |
 /// | float4, float8 | real |
 /// | numeric | text with its scale |
-/// | text, varchar, json, jsonb, uuid (lower case), inet, pg_lsn, aclitem, arrays | text |
+/// | text, varchar, json, jsonb, uuid (lower case), inet, pg_lsn, aclitem | text |
+/// | arrays | text as array_out writes it, each element in its stored form |
 /// | char(n) | text without its trailing blanks |
 /// | bytea | blob |
 /// | date | text `YYYY-MM-DD` |
@@ -67,8 +68,10 @@ pub fn input(type_oid: u32, typmod: i32, text: &str) -> SqlResult<Value> {
             None => return Err(invalid(text, ty)),
         },
         oid::TEXT | oid::UNKNOWN => Value::Text(text.to_owned()),
-        o if ARRAY_OF.iter().any(|(a, _)| *a == o) => Value::Text(text.to_owned()),
-        _ => return Err(SqlError::unsupported(format!("a value of type {}", ty.name()))),
+        _ => match super::array::element_type(ty) {
+            Some(element) => Value::Text(super::array::read(ty, element, text)?),
+            None => return Err(SqlError::unsupported(format!("a value of type {}", ty.name()))),
+        },
     })
 }
 

@@ -5,6 +5,7 @@
 //! string that is too long is 22001.
 
 mod abbreviations;
+mod array;
 mod cast;
 pub mod datetime;
 pub mod decimal;
@@ -17,10 +18,14 @@ mod output;
 mod sql_type;
 pub mod zone;
 
+pub use array::{
+    array_text, compare as compare_arrays, compare_values, element_text, element_type, element_value, sort_key,
+};
 pub use cast::cast;
 pub use decl::{RowidKind, declare, of_column, of_decl, view_column_types};
+pub use holdfast_types::desc::{array_of, element_of, is_vector};
 pub use input::{input, instant_text, instant_us, invalid as invalid_input};
 pub use lsn::{lsn_text, parse_lsn};
-pub use names::{ARRAY_OF, PG_TYPES, PgType, by_name, by_oid, format_type, from_ast, type_name};
+pub use names::{PG_TYPES, PgType, by_name, by_oid, format_type, from_ast, type_name};
 pub use output::{output, text_of};
 pub use sql_type::{Category, Type, more, numeric_modifier};

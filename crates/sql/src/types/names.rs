@@ -1,7 +1,7 @@
 //! Type names in both directions: SQL text to OID, OID to the name PostgreSQL prints.
 
 use super::sql_type::{Type, more, numeric_modifier};
-use holdfast_types::desc::oid;
+use holdfast_types::desc::{array_of, element_of, is_vector, oid};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, ObjectName, TimezoneInfo};
 
@@ -74,40 +74,6 @@ pub const PG_TYPES: &[PgType] = &[
     t(oid::JSONB, "jsonb", "jsonb", -1, false, 'U', 3807),
 ];
 
-/// The array types: (array type, element type).
-pub const ARRAY_OF: &[(u32, u32)] = &[
-    (1000, oid::BOOL),
-    (1001, oid::BYTEA),
-    (more::CHAR_ARRAY, oid::CHAR),
-    (more::NAME_ARRAY, oid::NAME),
-    (more::INT2_ARRAY, oid::INT2),
-    (more::INT2VECTOR, oid::INT2),
-    (more::OIDVECTOR, oid::OID),
-    (more::INT4_ARRAY, oid::INT4),
-    (1008, oid::REGPROC),
-    (more::TEXT_ARRAY, oid::TEXT),
-    (1014, oid::BPCHAR),
-    (1015, oid::VARCHAR),
-    (more::INT8_ARRAY, oid::INT8),
-    (1021, oid::FLOAT4),
-    (1022, oid::FLOAT8),
-    (more::OID_ARRAY, oid::OID),
-    (more::ACLITEM_ARRAY, more::ACLITEM),
-    (1041, oid::INET),
-    (1115, oid::TIMESTAMP),
-    (1182, oid::DATE),
-    (1183, oid::TIME),
-    (1185, oid::TIMESTAMPTZ),
-    (1187, oid::INTERVAL),
-    (1231, oid::NUMERIC),
-    (199, oid::JSON),
-    (2210, oid::REGCLASS),
-    (2211, more::REGTYPE),
-    (2951, oid::UUID),
-    (3221, oid::PG_LSN),
-    (3807, oid::JSONB),
-];
-
 pub fn by_oid(type_oid: u32) -> Option<&'static PgType> {
     PG_TYPES.iter().find(|t| t.oid == type_oid)
 }
@@ -118,7 +84,8 @@ pub fn by_name(name: &str) -> Option<u32> {
     let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
     if let Some(element) = name.strip_suffix("[]").or_else(|| name.strip_prefix('_')) {
         let element = by_name(element)?;
-        return ARRAY_OF.iter().find(|(_, e)| *e == element).map(|(a, _)| *a);
+        // More pairs of brackets mean the same type.
+        return if element_of(element).is_some() { Some(element) } else { array_of(element) };
     }
     let unquoted = name.trim_matches('"');
     Some(match unquoted {
@@ -139,10 +106,8 @@ pub fn type_name(type_oid: u32) -> String {
 
 /// PostgreSQL's `format_type(oid, typmod)`.
 pub fn format_type(type_oid: u32, typmod: i32) -> String {
-    if let Some((_, element)) = ARRAY_OF.iter().find(|(a, _)| *a == type_oid)
-        && !matches!(type_oid, more::INT2VECTOR | more::OIDVECTOR)
-    {
-        return format!("{}[]", format_type(*element, typmod));
+    if let Some(element) = element_of(type_oid).filter(|_| !is_vector(type_oid)) {
+        return format!("{}[]", if typmod == -1 { type_name(element) } else { format_type(element, typmod) });
     }
     let Some(t) = by_oid(type_oid) else {
         return if type_oid == 0 { "-".into() } else { "???".into() };
@@ -231,8 +196,10 @@ pub fn from_ast(data_type: &DataType) -> SqlResult<Type> {
         D::Regclass => Type::new(oid::REGCLASS),
         D::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
             let element = from_ast(element)?;
-            match ARRAY_OF.iter().find(|(_, e)| *e == element.oid) {
-                Some((array, _)) => Type::new(*array),
+            // More pairs of brackets mean the same type.
+            let array = if element_of(element.oid).is_some() { Some(element.oid) } else { array_of(element.oid) };
+            match array {
+                Some(array) => Type { oid: array, typmod: element.typmod },
                 None => return Err(SqlError::unsupported(format!("the type {data_type}"))),
             }
         }

@@ -4,7 +4,8 @@ use super::decimal::Decimal;
 use super::names::{by_oid, format_type};
 use super::sql_type::{Type, more};
 use holdfast_types::ValueRef;
-use holdfast_types::desc::oid;
+use holdfast_types::array::Array;
+use holdfast_types::desc::{element_of, oid};
 use std::io::Write;
 
 /// Appends the text form of a value that is not NULL. A value whose storage class does not fit the type (possible
@@ -25,11 +26,16 @@ pub fn output(type_oid: u32, typmod: i32, value: ValueRef<'_>, out: &mut Vec<u8>
             out.extend(std::iter::repeat_n(b' ', width.saturating_sub(length)));
         }
         (more::REGTYPE | oid::REGPROC | more::REGPROCEDURE, ValueRef::Int(0)) => out.push(b'-'),
-        (more::REGTYPE, ValueRef::Int(i)) => match u32::try_from(i).ok().filter(|o| by_oid(*o).is_some()) {
-            Some(o) => out.extend_from_slice(format_type(o, -1).as_bytes()),
-            None => append(out, format_args!("{i}")),
-        },
+        (more::REGTYPE, ValueRef::Int(i)) => {
+            match u32::try_from(i).ok().filter(|o| by_oid(*o).is_some() || element_of(*o).is_some()) {
+                Some(o) => out.extend_from_slice(format_type(o, -1).as_bytes()),
+                None => append(out, format_args!("{i}")),
+            }
+        }
         (_, ValueRef::Null) => {}
+        (_, ValueRef::Text(text)) if matches!(element_of(type_oid), Some(oid::TIMESTAMPTZ | oid::INTERVAL)) => {
+            array(type_oid, typmod, text, out);
+        }
         (_, ValueRef::Int(i)) => append(out, format_args!("{i}")),
         (_, ValueRef::Real(r)) => float(r, false, out),
         (_, ValueRef::Text(text)) => out.extend_from_slice(text),
@@ -41,6 +47,22 @@ pub fn output(type_oid: u32, typmod: i32, value: ValueRef<'_>, out: &mut Vec<u8>
                 out.push(HEX[usize::from(b & 15)]);
             }
         }
+    }
+}
+
+/// Appends an array whose elements are shown in another form than they are stored in.
+fn array(type_oid: u32, typmod: i32, text: &[u8], out: &mut Vec<u8>) {
+    let element = Type { oid: element_of(type_oid).unwrap_or(oid::TEXT), typmod };
+    match Array::parse(&String::from_utf8_lossy(text)) {
+        Ok(mut array) => {
+            array
+                .elements
+                .iter_mut()
+                .flatten()
+                .for_each(|item| *item = text_of(element, ValueRef::Text(item.as_bytes())));
+            out.extend_from_slice(array.to_text().as_bytes());
+        }
+        Err(_) => out.extend_from_slice(text),
     }
 }
 

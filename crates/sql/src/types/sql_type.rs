@@ -1,7 +1,7 @@
 //! [`Type`]: an OID with its modifier, and its properties in PostgreSQL's rules.
 
-use super::names::{ARRAY_OF, format_type};
-use holdfast_types::desc::oid;
+use super::names::format_type;
+use holdfast_types::desc::{element_of, oid};
 
 /// OIDs that are not in `holdfast_types::desc::oid` because only the catalogue shows them.
 pub mod more {
@@ -13,9 +13,8 @@ pub mod more {
     pub const NAME_ARRAY: u32 = 1003;
     pub const INT2_ARRAY: u32 = 1005;
     pub const INT4_ARRAY: u32 = 1007;
-    pub const TEXT_ARRAY: u32 = 1009;
-    pub const INT8_ARRAY: u32 = 1016;
     pub const OID_ARRAY: u32 = 1028;
+    pub const TEXT_ARRAY: u32 = 1009;
     pub const ACLITEM: u32 = 1033;
     pub const ACLITEM_ARRAY: u32 = 1034;
     pub const REGTYPE: u32 = 2206;
@@ -58,7 +57,7 @@ impl Type {
             oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::UNKNOWN => String,
             oid::DATE | oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ => DateTime,
             oid::INTERVAL => Timespan,
-            o if ARRAY_OF.iter().any(|(a, _)| *a == o) => Array,
+            o if element_of(o).is_some() => Array,
             _ => Other,
         }
     }
@@ -105,11 +104,26 @@ impl Type {
     /// Whether SQLite would sort its stored form in another order than PostgreSQL.
     pub fn has_sort_form(self) -> bool {
         matches!(self.oid, oid::NUMERIC | oid::INET | oid::PG_LSN | oid::INTERVAL | oid::JSONB)
+            || element_of(self.oid).is_some()
     }
 
     /// Whether equal values can have different stored forms, so that only keys of them may be compared.
     pub fn has_unequal_forms(self) -> bool {
-        matches!(self.oid, oid::INTERVAL | oid::JSONB) || (self.oid == oid::NUMERIC && self.typmod == -1)
+        match self.oid {
+            oid::INTERVAL | oid::JSONB => true,
+            oid::NUMERIC => !self.equals_as_stored(),
+            array => element_of(array).is_some() && !self.equals_as_stored(),
+        }
+    }
+
+    /// Whether two values are equal exactly if their stored forms are. A numeric needs a scale for it.
+    pub fn equals_as_stored(self) -> bool {
+        match element_of(self.oid).unwrap_or(self.oid) {
+            oid::NUMERIC => numeric_modifier(self.typmod).is_some(),
+            oid::FLOAT4 | oid::FLOAT8 | oid::BPCHAR => element_of(self.oid).is_none(),
+            oid::JSON | oid::JSONB | oid::INTERVAL | oid::TIMETZ => false,
+            _ => true,
+        }
     }
 
     /// The name that PostgreSQL prints in messages: `character varying(20)`.

@@ -113,7 +113,7 @@ select * from generate_series(1, 5) g where g > 3
 select exists(select 1), exists(select 1 where false), (select 1), (select 1 where false)
 select (select 1, 2)
 select array(select 1)::text
-refused: select array[1, 2]
+select array[1, 2]
 refused: select row(1, 2)
 refused: select to_char(now(), 'YYYY')
 select 1 +

@@ -183,6 +183,6 @@ insert into ident (v) values ('a') returning id, pg_typeof(id)
 create temp table x (a int)
 refused: select distinct on (id) id from ident
 refused: create schema other
-refused: create table arr (a int[])
+create table arr (a int[])
 refused: create sequence sq
 refused: create materialized view mv as select 1

@@ -480,7 +480,8 @@ pub(super) fn check_is_stored(parameter: &Parameter) -> SqlResult<()> {
 /// The longest value that ALTER DATABASE and ALTER ROLE ... SET take.
 const STORED_BYTES_MAX: usize = 8192;
 
-/// Checks a name and value that later sessions of a database or of a user start with.
+/// Checks a name and value that later sessions of a database or of a user start with. The value is stored as given, as in
+/// PostgreSQL.
 pub fn check_stored(name: &str, value: &str, for_database: bool) -> SqlResult<(&'static str, String)> {
     let parameter = find(name).ok_or_else(|| unknown(name))?;
     check_is_stored(parameter)?;
@@ -488,6 +489,7 @@ pub fn check_stored(name: &str, value: &str, for_database: bool) -> SqlResult<(&
         let message = format!("a stored parameter has at most {STORED_BYTES_MAX} bytes, not {}", value.len());
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     }
-    let value = if for_database { check(parameter, value) } else { check_own(parameter, value) };
-    value.map(|value| (parameter.name, value))
+    let checked = if for_database { check(parameter, value) } else { check_own(parameter, value) };
+    let of_database = matches!(parameter.takes, Takes::DatabaseBool);
+    checked.map(|canonical| (parameter.name, if of_database { canonical } else { value.to_owned() }))
 }

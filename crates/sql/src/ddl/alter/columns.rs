@@ -194,6 +194,11 @@ pub fn set_type(
     if !binder.params.is_empty() {
         return Err(SqlError::unsupported("USING with a parameter or a value of the session"));
     }
+    // Columns are dropped before values are computed, and SQLite would take the name of a missing column for a text.
+    if let Some(dropped) = change.drops.iter().find(|dropped| using.is_some() && mentions(&typed.sql, dropped)) {
+        let what = format!("USING with the column \"{dropped}\", which the same statement drops");
+        return Err(SqlError::unsupported(what).with_hint("Change the type first, then drop the column."));
+    }
     let alias = table.columns.iter().any(|c| c.rowid_alias && c.name == name);
     if alias {
         if using.is_some() || !to.is_integer() {

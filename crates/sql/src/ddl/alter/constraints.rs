@@ -148,7 +148,8 @@ pub fn add_unique(change: &mut Change<'_>, given: Option<&Ident>, columns: Vec<S
 fn add_check(change: &mut Change<'_>, check: &CheckConstraint, not_valid: bool, piece: &Piece<'_>) -> SqlResult<()> {
     let mut binder = Binder::new(piece, change.context);
     binder.stored = true;
-    let typed = change.now.columns.iter().map(|c| {
+    let columns = change.now.columns.iter().filter(|c| !change.drops.contains(&c.name));
+    let typed = columns.map(|c| {
         let known = scope::columns_of(change.table, change.context.dialect).into_iter().find(|k| k.name == c.name);
         (c.name.clone(), known.map_or_else(|| types::of_decl(&c.ty, Dialect::Postgres), |k| k.ty))
     });

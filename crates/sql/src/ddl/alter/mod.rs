@@ -197,7 +197,7 @@ fn add_column(column: &ColumnDef, change: &mut Change<'_>, piece: &Piece<'_>) ->
         let message = format!("column \"{name}\" of relation \"{}\" already exists", table.name);
         return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
     }
-    let draft = drafted(column, table, piece, context)?;
+    let draft = drafted(column, table, &change.drops, piece, context)?;
     if draft.serial {
         return Err(SqlError::unsupported("adding a serial or identity column"));
     }
@@ -213,15 +213,18 @@ fn add_column(column: &ColumnDef, change: &mut Change<'_>, piece: &Piece<'_>) ->
     Ok(())
 }
 
+/// The column, whose constraints may name the table's other columns except for `dropped` ones.
 fn drafted(
     column: &ColumnDef,
     table: &Table,
+    dropped: &[String],
     piece: &Piece<'_>,
     context: &Context<'_>,
 ) -> SqlResult<super::create_table::Draft> {
     let mut binder = Binder::new(piece, context);
     binder.stored = true;
-    let mut columns: Vec<_> = scope::columns_of(table, context.dialect).into_iter().map(|c| (c.name, c.ty)).collect();
+    let others = scope::columns_of(table, context.dialect).into_iter().filter(|c| !dropped.contains(&c.name));
+    let mut columns: Vec<_> = others.map(|c| (c.name, c.ty)).collect();
     columns.push((fold(&column.name), types::from_ast(&column.data_type)?));
     let scope = own_scope(&table.name, columns);
     let of = Of { context, temp: table.temp, table: &table.name, primary: crate::keys::primary_key(table) };
@@ -236,7 +239,7 @@ fn on_temporary(operations: &[Op], table: &Table, piece: &Piece<'_>, context: &C
     for operation in operations {
         match operation {
             Op::AddColumn { column_def, .. } => {
-                let draft = drafted(column_def, table, piece, context)?;
+                let draft = drafted(column_def, table, &[], piece, context)?;
                 if table.columns.iter().any(|c| c.name.eq_ignore_ascii_case(&draft.name)) {
                     let message = format!("column \"{}\" of relation \"{}\" already exists", draft.name, table.name);
                     return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));

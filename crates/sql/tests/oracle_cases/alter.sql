@@ -119,11 +119,11 @@ comment on column dk.nosuch is 'x'
 -- What one statement drops, its other actions do not see.
 create table aw (id int primary key, a int, b text, c text)
 insert into aw values (1, 1, 'x', 'y')
-refused: alter table aw alter a type text using b || c, drop column c
 alter table aw drop column c, add check (c > 'a')
 alter table aw drop column c, add column d int check (c > 'a')
 select * from aw
 alter table aw alter a type text using b || c
 alter table aw drop column c, add check (b > 'a')
 select * from aw
+refused: alter table aw alter a type text using b || 'z', drop column b
 drop table aw

@@ -106,8 +106,10 @@ pub struct Config {
     pub portals_max: usize,
     #[serde(deserialize_with = "values::count")]
     pub batch_steps_max: usize,
+    #[serde(deserialize_with = "values::bytes", alias = "buffered_rows_bytes_max")]
+    pub session_memory_bytes_max: usize,
     #[serde(deserialize_with = "values::bytes")]
-    pub buffered_rows_bytes_max: usize,
+    pub sessions_memory_bytes_max: usize,
     #[serde(deserialize_with = "values::ms")]
     pub statement_timeout_ms: u64,
     #[serde(deserialize_with = "values::ms")]

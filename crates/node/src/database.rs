@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 /// Translated statements kept per database and list of parameter types.
 const CACHE_ENTRIES_MAX: usize = 4096;
 
+/// Bytes of translated statements: of those whose parameter types are left open, and of each list of types.
+const CACHE_BYTES_MAX: usize = 32 << 20;
+const TYPED_CACHE_BYTES_MAX: usize = 1 << 20;
+
 /// Different lists of parameter types in Parse messages; beyond it the caches are cleared.
 const CACHES_MAX: usize = 256;
 
@@ -38,15 +42,15 @@ pub struct Served {
     requires_transaction: AtomicBool,
 }
 
-fn new_cache() -> Cache {
-    Arc::new(StatementCache::new(CACHE_ENTRIES_MAX))
+fn new_cache(bytes_max: usize) -> Cache {
+    Arc::new(StatementCache::new(CACHE_ENTRIES_MAX, bytes_max))
 }
 
 impl Served {
     fn new(db: Database, parameters: &[(String, String)]) -> Served {
         let served = Served {
             db,
-            plain: new_cache(),
+            plain: new_cache(CACHE_BYTES_MAX),
             typed: RwLock::default(),
             sessions: AtomicUsize::new(0),
             requires_transaction: AtomicBool::new(false),
@@ -76,7 +80,7 @@ impl Served {
         if typed.len() >= CACHES_MAX {
             typed.clear();
         }
-        typed.entry(param_types.into()).or_insert_with(new_cache).clone()
+        typed.entry(param_types.into()).or_insert_with(|| new_cache(TYPED_CACHE_BYTES_MAX)).clone()
     }
 
     /// A statement translated and, where it can be, prepared under a published schema.

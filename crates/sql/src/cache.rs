@@ -4,8 +4,8 @@
 //! A translation records which literals became parameters. The others are part of it: `LIMIT 10` and `LIMIT 20` have
 //! one skeleton and two entries. An entry is found only under the dialect and schema epoch it was made for, so a schema
 //! change makes the old entries unreachable; they are dropped when room is needed. Entries that were not used since the
-//! last sweep are dropped first. The cache holds at most `entries_max` entries with at most [`ENTRY_BYTES_MAX`] bytes
-//! of text each; a larger statement is translated every time.
+//! last sweep are dropped first. The cache holds at most `entries_max` entries, `bytes_max` bytes
+//! of text, and [`ENTRY_BYTES_MAX`] bytes of each; a larger statement is translated every time.
 
 use crate::fingerprint::{query_id, text_id};
 use crate::scan::Piece;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The largest skeleton plus fixed literals that is kept, in bytes.
+/// The largest skeleton plus fixed literals, and the largest translation, that is kept, in bytes.
 pub const ENTRY_BYTES_MAX: usize = 64 << 10;
 /// The largest number of entries with one skeleton and different fixed literals.
 const VARIANTS_MAX: usize = 32;
@@ -31,6 +31,15 @@ pub struct Entry<T> {
     used: AtomicBool,
     /// Role and version of the roles for which its privileges were last checked; [`UNCHECKED`] before.
     passed: AtomicU64,
+}
+
+/// The texts of a translation, and of the statement that the caller prepares from it.
+fn translation_bytes(translated: &Translated) -> usize {
+    2 * translated.steps.iter().map(String::len).sum::<usize>()
+}
+
+fn sum_bytes<T>(entries: &[Arc<Entry<T>>]) -> usize {
+    entries.iter().map(|entry| entry.bytes()).sum()
 }
 
 const UNCHECKED: u64 = u64::MAX;
@@ -52,6 +61,11 @@ impl<T> Entry<T> {
         if let Some(key) = role_key(role, version) {
             self.passed.store(key, Ordering::Relaxed);
         }
+    }
+
+    /// About the bytes that it keeps.
+    fn bytes(&self) -> usize {
+        size_of::<Entry<T>>() + self.key.bytes() + translation_bytes(&self.translated)
     }
 
     /// The epoch of the schema it was translated under.
@@ -86,6 +100,7 @@ impl Key {
 struct Inner<T> {
     by_hash: HashMap<u64, Vec<Arc<Entry<T>>>>,
     len: usize,
+    bytes: usize,
 }
 
 /// The cache; shared by all sessions of a database.
@@ -93,13 +108,15 @@ struct Inner<T> {
 pub struct StatementCache<T> {
     inner: RwLock<Inner<T>>,
     entries_max: usize,
+    bytes_max: usize,
 }
 
 impl<T> StatementCache<T> {
-    pub fn new(entries_max: usize) -> StatementCache<T> {
+    pub fn new(entries_max: usize, bytes_max: usize) -> StatementCache<T> {
         StatementCache {
-            inner: RwLock::new(Inner { by_hash: HashMap::new(), len: 0 }),
+            inner: RwLock::new(Inner { by_hash: HashMap::new(), len: 0, bytes: 0 }),
             entries_max: entries_max.max(1),
+            bytes_max,
         }
     }
 
@@ -119,7 +136,8 @@ impl<T> StatementCache<T> {
             .collect();
         let key = Key { skeleton: piece.skeleton().into(), dialect: piece.dialect(), epoch, fixed };
         let query_id = if translated.kind.is_planned() { query_id(piece) } else { text_id(piece.text()) };
-        let keep = translated.cacheable && key.bytes() <= ENTRY_BYTES_MAX;
+        let is_small = key.bytes() <= ENTRY_BYTES_MAX && translation_bytes(&translated) <= ENTRY_BYTES_MAX;
+        let keep = translated.cacheable && is_small;
         let (used, passed) = (AtomicBool::new(true), AtomicU64::new(UNCHECKED));
         let entry = Arc::new(Entry { translated, extra, query_id, key, used, passed });
         if keep {
@@ -130,22 +148,25 @@ impl<T> StatementCache<T> {
 
     fn keep(&self, hash: u64, entry: Arc<Entry<T>>) {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        if inner.len >= self.entries_max {
+        let bytes = entry.bytes();
+        let has_room = |inner: &Inner<T>| inner.len < self.entries_max && inner.bytes + bytes <= self.bytes_max;
+        if !has_room(&inner) {
             inner.sweep();
-            if inner.len >= self.entries_max {
+            if !has_room(&inner) {
                 inner.by_hash.clear();
-                inner.len = 0;
+                (inner.len, inner.bytes) = (0, 0);
             }
         }
         let variants = inner.by_hash.entry(hash).or_default();
-        let before = variants.len();
+        let before = (variants.len(), sum_bytes(variants));
         variants.retain(|e| e.key != entry.key);
         if variants.len() >= VARIANTS_MAX {
             variants.remove(0);
         }
         variants.push(entry);
-        let (after, len) = (variants.len(), inner.len);
-        inner.len = len + after - before;
+        let after = (variants.len(), sum_bytes(variants));
+        inner.len = inner.len + after.0 - before.0;
+        inner.bytes = inner.bytes + after.1 - before.1;
     }
 
     /// Number of entries held.
@@ -166,5 +187,6 @@ impl<T> Inner<T> {
             !variants.is_empty()
         });
         self.len = self.by_hash.values().map(Vec::len).sum();
+        self.bytes = self.by_hash.values().map(|variants| sum_bytes(variants)).sum();
     }
 }

@@ -46,7 +46,7 @@ pub trait Sink: Send + Any {
     /// Makes everything received so far final: [`Sink::reset`] will not discard it.
     fn keep(&mut self);
     /// Discards everything received since the last [`Sink::keep`], or everything, because it is about to run again.
-    /// Called only on sinks from which nothing has been sent yet.
+    /// A sink that has passed some of it on ends the statement with an error instead.
     fn reset(&mut self);
     /// The role that receives the results: tables that show what sessions do hide from it what it may not see. `None`: not
     /// known, so that everything is hidden which some role may not see.

@@ -3,7 +3,8 @@
 use crate::backend;
 use crate::encode::Output;
 use crate::frontend::{self, HEADER_BYTES, Malformed};
-use crate::limits::{BUFFER_KEPT_BYTES_MAX, Limits};
+use crate::limits::{BUFFER_KEPT_BYTES_MAX, FLUSH_BYTES, Limits};
+use crate::memory::SessionMemory;
 use crate::peer::{Peer, TlsSession};
 use crate::reply::Reply;
 use crate::stream::{Socket, Stream};
@@ -57,6 +58,7 @@ pub struct Client {
     input: BytesMut,
     reply: Option<Box<Reply>>,
     limits: Arc<Limits>,
+    memory: Arc<SessionMemory>,
     stop: watch::Receiver<bool>,
     output: Output,
     /// Names of the statements that the protocol prepared, and of those that SQL has deallocated since.
@@ -73,9 +75,10 @@ impl Client {
         tls: TlsSlot,
         output: Output,
         limits: Arc<Limits>,
+        memory: Arc<SessionMemory>,
         stop: watch::Receiver<bool>,
     ) -> Client {
-        let reply = Some(Box::new(Reply::new(output, limits.buffered_rows_bytes_max)));
+        let reply = Some(Box::new(Reply::new(output, &memory)));
         Client {
             stream: Stream::new(socket),
             tls,
@@ -83,6 +86,7 @@ impl Client {
             input: BytesMut::with_capacity(READ_BYTES),
             reply,
             limits,
+            memory,
             stop,
             output,
             named: HashSet::new(),
@@ -182,7 +186,7 @@ impl Client {
 
     /// Replaces a reply that was not returned because the engine is closing; its contents are lost.
     pub fn replace_reply(&mut self) {
-        self.reply = Some(Box::new(Reply::new(self.output, self.limits.buffered_rows_bytes_max)));
+        self.reply = Some(Box::new(Reply::new(self.output, &self.memory)));
     }
 
     /// Deallocates a statement that the protocol prepared; `false` if no statement has this name.
@@ -214,6 +218,11 @@ impl Client {
 
     pub(crate) fn limits(&self) -> &Arc<Limits> {
         &self.limits
+    }
+
+    /// The account of the session's memory.
+    pub(crate) fn memory(&self) -> &Arc<SessionMemory> {
+        &self.memory
     }
 
     pub fn is_lost(&self) -> bool {
@@ -307,6 +316,11 @@ impl Client {
         reply.sent();
         self.return_reply(reply);
         sent
+    }
+
+    /// Whether the buffered answers are so large that they should be sent before more are added.
+    pub fn is_full(&mut self) -> bool {
+        self.reply().out().len() >= FLUSH_BYTES
     }
 
     /// Waits until the client has disconnected after the last message, for at most [`LINGER_MAX`], and drops what it still

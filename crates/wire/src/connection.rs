@@ -103,6 +103,7 @@ pub(crate) async fn serve<F: SessionFactory>(
         Err(error) => return say_goodbye(&mut client, error.into()).await,
     };
     drop(newcomer);
+    session.set_memory(client.memory());
     registration.set_cancel(session.canceller());
     client.set_termination(session.termination());
     if let Some((before, now)) = session.changed_keepalives() {
@@ -115,7 +116,7 @@ pub(crate) async fn serve<F: SessionFactory>(
     }
     backend::backend_key_data(out, registration.pid, registration.key);
     backend::ready_for_query(out, session.status());
-    let pipeline = Pipeline::new(client.limits().clone());
+    let pipeline = Pipeline::new(client.limits().clone(), client.memory());
     let watch = Watch { socket: client.socket(), cancel: session.canceller() };
     let closed = Connection { client: &mut client, session: &mut session, pipeline, watch }.run().await;
     session.close().await;

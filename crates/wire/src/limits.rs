@@ -53,8 +53,10 @@ pub struct Limits {
     pub portals_max: usize,
     /// Largest number of statements in one batch, from one Sync to the next.
     pub batch_steps_max: usize,
-    /// Largest size of the rows that are kept for a portal that is fetched in pieces (Execute with a row limit).
-    pub buffered_rows_bytes_max: usize,
+    /// Largest size of what a session keeps for its client: see [`crate::memory`].
+    pub session_memory_bytes_max: usize,
+    /// Largest sum of that over all sessions.
+    pub sessions_memory_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -68,7 +70,8 @@ impl Default for Limits {
             prepared_statements_max: 10_000,
             portals_max: 1_000,
             batch_steps_max: 100_000,
-            buffered_rows_bytes_max: 256 * 1024 * 1024,
+            session_memory_bytes_max: 256 * 1024 * 1024,
+            sessions_memory_bytes_max: 1024 * 1024 * 1024,
         }
     }
 }

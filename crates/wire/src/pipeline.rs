@@ -9,8 +9,9 @@ use crate::backend;
 use crate::client::Client;
 use crate::decode;
 use crate::frontend::{self, Formats, Malformed, Target};
-use crate::limits::Limits;
-use crate::reply::Held;
+use crate::held::{Fetched, Held};
+use crate::limits::{FLUSH_BYTES, Limits};
+use crate::memory::{Kept, SessionMemory};
 use crate::session::{End, Failure, Session, Step};
 use crate::status::Status;
 use holdfast_types::{SqlError, SqlState, Value};
@@ -58,27 +59,37 @@ struct Portal<P> {
     prepared: P,
     formats: Formats,
     progress: Progress,
+    /// The bytes of its parameters, until it is in the batch.
+    param_bytes: usize,
 }
 
 pub(crate) struct Pipeline<S: Session> {
     limits: Arc<Limits>,
     unnamed_statement: Option<S::Prepared>,
     statements: HashMap<String, S::Prepared>,
+    /// The bytes of the prepared statements.
+    texts: Kept,
     unnamed_portal: Option<Portal<S::Prepared>>,
     portals: HashMap<String, Portal<S::Prepared>>,
     batch: Vec<Step<S::Prepared>>,
+    /// The bytes of the parameters in portals and in the batch.
+    params: Kept,
+    batch_bytes: usize,
     skip_to_sync: bool,
 }
 
 impl<S: Session> Pipeline<S> {
-    pub fn new(limits: Arc<Limits>) -> Pipeline<S> {
+    pub fn new(limits: Arc<Limits>, memory: &Arc<SessionMemory>) -> Pipeline<S> {
         Pipeline {
             limits,
             unnamed_statement: None,
             statements: HashMap::new(),
+            texts: Kept::new(memory),
             unnamed_portal: None,
             portals: HashMap::new(),
             batch: Vec::new(),
+            params: Kept::new(memory),
+            batch_bytes: 0,
             skip_to_sync: false,
         }
     }
@@ -111,6 +122,7 @@ impl<S: Session> Pipeline<S> {
         client.reply().start_at(0);
         let outcome = session.run(&mut self.batch, end, client).await;
         self.batch.clear();
+        self.params.remove(std::mem::take(&mut self.batch_bytes));
         self.forget_deallocated(client);
         match outcome {
             Ok(()) => {
@@ -161,7 +173,7 @@ impl<S: Session> Pipeline<S> {
             }
             limit(self.statements.len(), self.limits.prepared_statements_max, "prepared_statements_max")?;
         } else {
-            self.unnamed_statement = None;
+            self.forget(None);
         }
         let prepared = match session.prepare(message.sql, &message.param_types).await {
             Ok(prepared) => prepared,
@@ -173,6 +185,7 @@ impl<S: Session> Pipeline<S> {
                 session.prepare(&sql, &types).await?
             }
         };
+        self.texts.add(S::kept_bytes(&prepared))?;
         if name.is_empty() {
             self.unnamed_statement = Some(prepared);
         } else {
@@ -181,6 +194,15 @@ impl<S: Session> Pipeline<S> {
         }
         backend::parse_complete(client.reply().script());
         Ok(())
+    }
+
+    /// Forgets a prepared statement; `None`: the unnamed one.
+    fn forget(&mut self, name: Option<&str>) {
+        let forgotten = match name {
+            None => self.unnamed_statement.take(),
+            Some(name) => self.statements.remove(name),
+        };
+        self.texts.remove(forgotten.map_or(0, |prepared| S::kept_bytes(&prepared)));
     }
 
     fn statement(&self, name: &str) -> Result<&S::Prepared, SqlError> {
@@ -234,19 +256,21 @@ impl<S: Session> Pipeline<S> {
             )
             .into());
         }
-        let portal = Portal { prepared, formats, progress: Progress::Bound(params) };
-        match message.portal {
-            "" => self.unnamed_portal = Some(portal),
-            name => {
-                if self.portals.contains_key(name) {
-                    let message = format!("cursor \"{name}\" already exists");
-                    return Err(SqlError::new(SqlState("42P03"), message).into());
-                }
-                limit(self.portals.len(), self.limits.portals_max, "portals_max")?;
-                let name = name.to_owned();
-                self.portals.insert(name, portal);
+        let name = message.portal.to_owned();
+        if !name.is_empty() {
+            if self.portals.contains_key(&name) {
+                return Err(SqlError::new(SqlState("42P03"), format!("cursor \"{name}\" already exists")).into());
             }
+            limit(self.portals.len(), self.limits.portals_max, "portals_max")?;
         }
+        let param_bytes = bytes + params.len() * size_of::<Value>();
+        self.params.add(param_bytes)?;
+        let portal = Portal { prepared, formats, progress: Progress::Bound(params), param_bytes };
+        let replaced = match name.is_empty() {
+            true => self.unnamed_portal.replace(portal),
+            false => self.portals.insert(name, portal),
+        };
+        self.release(replaced);
         backend::bind_complete(client.reply().script());
         Ok(())
     }
@@ -304,14 +328,20 @@ impl<S: Session> Pipeline<S> {
 
     pub fn close(&mut self, client: &mut Client, bytes: usize) -> Result<(), Refused> {
         match frontend::target(client.body(bytes))? {
-            Target::Statement("") => self.unnamed_statement = None,
+            Target::Statement("") => self.forget(None),
             Target::Statement(name) => {
                 let name = name.to_owned();
-                self.statements.remove(&name);
+                self.forget(Some(&name));
                 client.set_named(&name, false);
             }
-            Target::Portal("") => self.unnamed_portal = None,
-            Target::Portal(name) => _ = self.portals.remove(name),
+            Target::Portal("") => {
+                let portal = self.unnamed_portal.take();
+                self.release(portal);
+            }
+            Target::Portal(name) => {
+                let portal = self.portals.remove(name);
+                self.release(portal);
+            }
         }
         backend::close_complete(client.reply().script());
         Ok(())
@@ -333,23 +363,26 @@ impl<S: Session> Pipeline<S> {
             let prepared = portal.prepared.clone();
             // A named portal may be described again later; the unnamed one rarely is.
             let formats = if name.is_empty() { std::mem::take(&mut portal.formats) } else { portal.formats.clone() };
+            let param_bytes = std::mem::take(&mut portal.param_bytes);
+            self.batch_bytes += param_bytes;
             let at_once = S::reads_copy_data(&prepared);
             client.reply().push_step(formats, rows_max);
             self.batch.push(Step { prepared, params });
             return if at_once { self.run(session, client, End::More).await } else { Ok(()) };
         }
         self.run(session, client, End::More).await?;
-        match &mut self.portal(name)?.progress {
-            Progress::Suspended(held) => {
-                held.fetch(client.reply().out(), rows_max);
-                Ok(())
+        let Progress::Suspended(held) = &mut self.portal(name)?.progress else {
+            let message = format!("portal \"{name}\" cannot be run");
+            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
+        };
+        let mut moved = 0;
+        while held.fetch(client.reply().out(), rows_max, &mut moved, FLUSH_BYTES) == Fetched::Part {
+            // A lost client is noticed by the connection.
+            if client.flush().await.is_err() {
+                break;
             }
-            _ => Err(SqlError::new(
-                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("portal \"{name}\" cannot be run"),
-            )
-            .into()),
         }
+        Ok(())
     }
 
     /// Handles Flush: runs the gathered steps and sends their answers.
@@ -370,14 +403,22 @@ impl<S: Session> Pipeline<S> {
     /// Forgets prepared statements that DEALLOCATE removed: SQL can also name those that the protocol prepared.
     pub fn forget_deallocated(&mut self, client: &mut Client) {
         for name in client.take_deallocated() {
-            self.statements.remove(&name);
+            self.forget(Some(&name));
         }
     }
 
     /// Closes all portals: they live until their transaction ends.
     pub fn close_portals(&mut self) {
-        self.unnamed_portal = None;
-        self.portals.clear();
+        let portal = self.unnamed_portal.take();
+        self.release(portal);
+        for (_, portal) in std::mem::take(&mut self.portals) {
+            self.release(Some(portal));
+        }
+    }
+
+    /// Gives the memory of a portal's parameters back.
+    fn release(&mut self, portal: Option<Portal<S::Prepared>>) {
+        self.params.remove(portal.map_or(0, |portal| portal.param_bytes));
     }
 }
 

@@ -36,7 +36,7 @@ impl Server {
         let (alive, never) = watch::channel(false);
         let alive = Arc::new(alive);
         let newcomers = Newcomers::new(REFUSALS_MAX);
-        let Server { sockets, limits, tls, output } = self;
+        let Server { sockets, limits, tls, output, memory } = self;
         let mut acceptor = Acceptor::new(sockets).map_err(ServerError::Thread)?;
         loop {
             let admitted = async {
@@ -53,7 +53,8 @@ impl Server {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let client = Client::new(socket, tls.clone(), output, limits.clone(), never.clone());
+            let memory = memory.session(limits.session_memory_bytes_max);
+            let client = Client::new(socket, tls.clone(), output, limits.clone(), memory, never.clone());
             let (refusal, alive) = (refusal.clone(), alive.clone());
             tokio::spawn(async move {
                 let _alive = alive;

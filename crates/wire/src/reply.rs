@@ -16,12 +16,13 @@ use crate::backend;
 use crate::copy::{CopyFormat, CopyWriter};
 use crate::encode::{self, Output};
 use crate::frontend::Formats;
+use crate::held::Held;
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, FLUSH_BYTES};
+use crate::memory::{Kept, SessionMemory};
 use crate::result_limits::ResultLimits;
 use crate::severity::Severity;
 use holdfast_types::access::Roles;
 use holdfast_types::{Row, SessionSettings, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,35 +33,6 @@ struct StepReply {
     rows_max: usize,
     /// The script up to here comes before this step's rows.
     script_end: usize,
-}
-
-/// Rows of a suspended portal that have not been sent yet.
-#[derive(Debug, Default)]
-pub struct Held {
-    /// DataRow messages.
-    rows: VecDeque<u8>,
-    count: u64,
-    verb: &'static str,
-}
-
-impl Held {
-    /// Moves up to `rows_max` rows (0: all) to `out`, followed by PortalSuspended or CommandComplete.
-    pub fn fetch(&mut self, out: &mut Vec<u8>, rows_max: usize) {
-        let mut sent = 0;
-        while self.count > 0 && (rows_max == 0 || sent < rows_max as u64) {
-            // Written by this module: a letter, then the length of the rest.
-            let length = [self.rows[1], self.rows[2], self.rows[3], self.rows[4]];
-            let bytes = 1 + u32::from_be_bytes(length) as usize;
-            out.extend(self.rows.drain(..bytes));
-            self.count -= 1;
-            sent += 1;
-        }
-        if rows_max != 0 && sent == rows_max as u64 {
-            backend::portal_suspended(out);
-        } else {
-            backend::command_complete(out, &Tag { verb: self.verb, rows: Some(sent) });
-        }
-    }
 }
 
 /// Takes the contents of a full buffer while a statement is still running, and leaves it empty.
@@ -77,14 +49,26 @@ struct Current {
     held: Option<Held>,
 }
 
-/// A position in a reply: length of `out`, of the copied script, of `suspended`.
-#[derive(Clone, Copy)]
-pub struct ReplyMark((usize, usize, usize));
+/// A position in a reply.
+#[derive(Clone, Copy, Default)]
+pub struct ReplyMark {
+    /// Bytes of answers before it, those included that have left.
+    answers: u64,
+    script_done: usize,
+    suspended: usize,
+}
 
 pub struct Reply {
     out: Vec<u8>,
     output: Output,
-    held_bytes_max: usize,
+    memory: Arc<SessionMemory>,
+    /// The length of `out`, where that is large.
+    unsent: Kept,
+    /// Bytes that have left `out`.
+    gone: u64,
+    /// `out` must not become larger: [`Reply::has_overflowed`] reports that it would have.
+    out_bytes_max: usize,
+    overflowed: bool,
     script: Vec<u8>,
     script_done: usize,
     steps: Vec<StepReply>,
@@ -92,8 +76,10 @@ pub struct Reply {
     simple: bool,
     /// Added to the step numbers that the engine reports.
     first_step: usize,
-    /// The position that `reset` returns to: length of `out`, of the copied script, of `suspended`.
-    mark: (usize, usize, usize),
+    /// The position that `reset` returns to.
+    mark: ReplyMark,
+    /// `reset` should have dropped what had left already.
+    cannot_go_back: bool,
     current: Current,
     suspended: Vec<(usize, Held)>,
     copy: Option<CopyWriter>,
@@ -136,17 +122,22 @@ impl Measured {
 }
 
 impl Reply {
-    pub fn new(output: Output, held_bytes_max: usize) -> Reply {
+    pub fn new(output: Output, memory: &Arc<SessionMemory>) -> Reply {
         Reply {
             out: Vec::with_capacity(4096),
             output,
-            held_bytes_max,
+            memory: memory.clone(),
+            unsent: Kept::new(memory),
+            gone: 0,
+            out_bytes_max: usize::MAX,
+            overflowed: false,
             script: Vec::new(),
             script_done: 0,
             steps: Vec::new(),
             simple: false,
             first_step: 0,
-            mark: (0, 0, 0),
+            mark: ReplyMark::default(),
+            cannot_go_back: false,
             current: Current::default(),
             suspended: Vec::new(),
             copy: None,
@@ -243,18 +234,39 @@ impl Reply {
     /// Numbers the statements that run next from `step` within the message or batch.
     pub fn start_at(&mut self, step: usize) {
         self.first_step = step;
-        self.mark = self.position().0;
+        self.mark = self.position();
     }
 
     /// The current position, for [`Reply::back_to`].
     pub fn position(&self) -> ReplyMark {
-        ReplyMark((self.out.len(), self.script_done, self.suspended.len()))
+        ReplyMark {
+            answers: self.gone + self.out.len() as u64,
+            script_done: self.script_done,
+            suspended: self.suspended.len(),
+        }
     }
 
-    /// Drops the answers after `position`, none of which was sent.
+    /// Drops the answers after `position`, except for those that have left.
     pub fn back_to(&mut self, position: ReplyMark) {
-        self.mark = position.0;
+        self.mark = position;
         self.reset();
+        self.cannot_go_back = false;
+    }
+
+    /// Whether answers after `position` have left.
+    pub fn has_sent_since(&self, position: ReplyMark) -> bool {
+        position.answers < self.gone
+    }
+
+    /// Ends statements with an error as soon as the unsent answers are larger than this; `None` for no such bound.
+    pub fn bound_unsent(&mut self, bytes_max: Option<usize>) {
+        self.out_bytes_max = bytes_max.unwrap_or(usize::MAX);
+        self.overflowed = false;
+    }
+
+    /// Whether a statement failed because of [`Reply::bound_unsent`].
+    pub fn has_overflowed(&self) -> bool {
+        self.overflowed
     }
 
     /// The next statement's rows are COPY data in this format.
@@ -321,6 +333,7 @@ impl Reply {
         self.current = Current::default();
         self.copy = None;
         self.stream = None;
+        self.cannot_go_back = false;
     }
 
     /// Portals suspended since the last call, by step.
@@ -330,7 +343,10 @@ impl Reply {
 
     /// Resets the buffers after `out` has been sent.
     pub(crate) fn sent(&mut self) {
+        self.gone += self.out.len() as u64;
         self.out.clear();
+        // Less than before: no limit refuses that.
+        let _ = self.unsent.set(0);
         if self.out.capacity() > BUFFER_KEPT_BYTES_MAX {
             self.out.shrink_to(FLUSH_BYTES);
         }
@@ -357,33 +373,43 @@ impl Reply {
         self.current.rows += 1;
         self.current.bytes += (self.out.len() - start) as u64;
         if rows_max != 0 && self.current.rows > rows_max as u64 {
-            let held = self.current.held.get_or_insert_default();
-            held.rows.extend(self.out.drain(start..));
-            held.count += 1;
-            if held.rows.len() > self.held_bytes_max {
-                return Err(SqlError::new(
-                    SqlState::PROGRAM_LIMIT_EXCEEDED,
-                    format!(
-                        "the remaining rows of the portal are larger than {} bytes (buffered_rows_bytes_max)",
-                        self.held_bytes_max
-                    ),
-                )
-                .with_hint("Fetch the result without a row limit, or narrow the query."));
-            }
+            let held = self.current.held.get_or_insert_with(|| Held::new(&self.memory));
+            held.push(self.out.drain(start..))?;
         }
         Ok(())
     }
 
     fn flush_to_stream(&mut self) -> SqlResult<()> {
         match &mut self.stream {
-            Some(stream) if self.out.len() >= FLUSH_BYTES => stream(&mut self.out),
-            _ => Ok(()),
+            Some(stream) if self.out.len() >= FLUSH_BYTES => {
+                self.gone += self.out.len() as u64;
+                stream(&mut self.out)
+            }
+            _ => self.count_unsent(),
         }
+    }
+
+    /// Bounds the answers that cannot leave now.
+    #[inline]
+    fn count_unsent(&mut self) -> SqlResult<()> {
+        if self.out.len() > self.out_bytes_max {
+            self.overflowed = true;
+            return Err(SqlError::internal("the answer is too large for this thread"));
+        }
+        self.unsent.set(self.out.len())
     }
 }
 
 fn finish_command(out: &mut Vec<u8>, tag: &Tag) {
     if tag.verb.is_empty() { backend::empty_query_response(out) } else { backend::command_complete(out, tag) }
+}
+
+/// 72000: a statement has to begin again on a newer snapshot, and the client has a part of its result.
+#[cold]
+fn answers_have_left() -> SqlError {
+    SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old")
+        .with_detail("A part of the result was sent before the snapshot was dropped.")
+        .with_hint("Run the query again while less is written, or raise scratch_bytes_max.")
 }
 
 impl Sink for Reply {
@@ -412,6 +438,9 @@ impl Sink for Reply {
             _ => self.data_row(row)?,
         }
         self.result_limits.check(self.current.rows, self.current.bytes)?;
+        if self.cannot_go_back {
+            return Err(answers_have_left());
+        }
         self.flush_to_stream()
     }
 
@@ -424,10 +453,9 @@ impl Sink for Reply {
         }
         let rows_max = self.steps.get(self.current.step).map_or(0, |s| s.rows_max);
         if rows_max != 0 && self.current.rows >= rows_max as u64 {
-            let mut held = self.current.held.take().unwrap_or_default();
-            held.verb = tag.verb;
+            let held = self.current.held.take().unwrap_or_else(|| Held::new(&self.memory));
             backend::portal_suspended(&mut self.out);
-            self.suspended.push((self.current.step, held));
+            self.suspended.push((self.current.step, held.ended(tag.verb)));
         } else {
             finish_command(&mut self.out, tag);
         }
@@ -441,7 +469,7 @@ impl Sink for Reply {
     }
 
     fn keep(&mut self) {
-        self.mark = self.position().0;
+        self.mark = self.position();
     }
 
     fn reset(&mut self) {
@@ -450,9 +478,12 @@ impl Sink for Reply {
             measured.retain(|m| !m.ended || m.step < self.first_step);
             self.runs_again = true;
         }
-        let (out, script_done, suspended) = self.mark;
-        self.out.truncate(out);
-        self.script_done = script_done;
+        let ReplyMark { answers, script_done, suspended } = self.mark;
+        self.cannot_go_back = answers < self.gone;
+        self.out.truncate(answers.saturating_sub(self.gone) as usize);
+        if !self.cannot_go_back {
+            self.script_done = script_done;
+        }
         self.suspended.truncate(suspended);
         self.current = Current::default();
     }

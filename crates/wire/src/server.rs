@@ -8,6 +8,7 @@ use crate::connection;
 use crate::encode::Output;
 use crate::limits::{ACCEPT_PAUSE, Limits};
 use crate::listen::{Acceptor, SOCKET_PATH_BYTES_MAX, Sockets};
+use crate::memory::ServerMemory;
 use crate::newcomers::{Newcomer, Newcomers};
 use crate::registry::Registry;
 use crate::session::SessionFactory;
@@ -81,6 +82,7 @@ pub struct Server {
     pub(crate) limits: Arc<Limits>,
     pub(crate) tls: TlsSlot,
     pub(crate) output: Output,
+    pub(crate) memory: Arc<ServerMemory>,
 }
 
 /// A connection on its way to a worker.
@@ -102,6 +104,7 @@ struct Shared<F> {
     limits: Arc<Limits>,
     tls: TlsSlot,
     output: Output,
+    memory: Arc<ServerMemory>,
     stop: watch::Receiver<bool>,
 }
 
@@ -114,14 +117,16 @@ impl Server {
         {
             return Err(ServerError::NoTls { address });
         }
-        Ok(Server { sockets, limits: Arc::new(limits), tls, output })
+        let memory = ServerMemory::new(limits.sessions_memory_bytes_max);
+        Ok(Server { sockets, limits: Arc::new(limits), tls, output, memory })
     }
 
     /// Creates another server on the same sockets, to run after this one has stopped: clients that connect in between
     /// wait, or are refused by [`Server::refuse`].
     pub fn again(&self) -> Result<Server, ServerError> {
         let sockets = self.sockets.try_clone().map_err(ServerError::Thread)?;
-        Ok(Server { sockets, limits: self.limits.clone(), tls: self.tls.clone(), output: self.output })
+        let (limits, tls, memory) = (self.limits.clone(), self.tls.clone(), self.memory.clone());
+        Ok(Server { sockets, limits, tls, output: self.output, memory })
     }
 
     /// The TCP addresses.
@@ -145,6 +150,7 @@ impl Server {
             limits: self.limits.clone(),
             tls: self.tls,
             output: self.output,
+            memory: self.memory,
             stop: stop.clone(),
         });
         let workers: Vec<Worker> =
@@ -257,7 +263,8 @@ async fn serve<F: SessionFactory>(arrived: Arrived, shared: &Shared<F>) {
         }
     };
     let limits = &shared.limits;
-    let client = Client::new(socket, shared.tls.clone(), shared.output, limits.clone(), shared.stop.clone());
+    let memory = shared.memory.session(limits.session_memory_bytes_max);
+    let client = Client::new(socket, shared.tls.clone(), shared.output, limits.clone(), memory, shared.stop.clone());
     connection::serve(client, newcomer, &shared.factory, &shared.registry, limits.connections_max).await;
 }
 

@@ -6,6 +6,7 @@
 use crate::auth::{Prover, Unproven};
 use crate::client::Client;
 use crate::limits::Keepalives;
+use crate::memory::SessionMemory;
 use crate::peer::Peer;
 use crate::status::Status;
 use crate::termination::Termination;
@@ -112,6 +113,17 @@ pub trait Session: 'static {
 
     /// True for COPY FROM STDIN. It runs as soon as it is executed, because the client sends its data next.
     fn reads_copy_data(prepared: &Self::Prepared) -> bool;
+
+    /// About how many bytes a prepared statement keeps.
+    fn kept_bytes(prepared: &Self::Prepared) -> usize {
+        let _ = prepared;
+        0
+    }
+
+    /// The account of the memory that the session keeps for its client.
+    fn set_memory(&mut self, memory: &Arc<SessionMemory>) {
+        let _ = memory;
+    }
 
     /// Converts a parameter's text to a value of type `type_oid`.
     fn input(type_oid: u32, text: &str) -> SqlResult<Value>;

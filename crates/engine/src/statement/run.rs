@@ -56,10 +56,12 @@ pub fn run_step_visiting(
     sink.begin(number, &step.stmt.report.desc);
     let _viewing = Viewing::by(&*sink);
     let rows = step_to_end(conn, id, &step.stmt, schema, sink, visit);
+    let changes = conn.changes();
     conn.reset(id);
+    cache.has_run(conn, &step.stmt);
     let rows = rows?;
     let report = &step.stmt.report;
-    let count = if step.stmt.columns.is_empty() { conn.changes() } else { rows };
+    let count = if step.stmt.columns.is_empty() { changes } else { rows };
     sink.end(&Tag { verb: report.verb, rows: report.counts.then_some(count) });
     Ok(())
 }

@@ -55,7 +55,8 @@ impl Config {
             prepared_statements_max: self.prepared_statements_max,
             portals_max: self.portals_max,
             batch_steps_max: self.batch_steps_max,
-            buffered_rows_bytes_max: self.buffered_rows_bytes_max,
+            session_memory_bytes_max: self.session_memory_bytes_max,
+            sessions_memory_bytes_max: self.sessions_memory_bytes_max,
             half_open_max: self.half_open_max,
             keepalives: self.keepalives(),
         }

@@ -1,7 +1,7 @@
 //! Commands about the session, the transaction or the server.
 
 use super::changes::{CHANGES, SCHEMA_EPOCH, changes_as_rows};
-use super::node_session::{NodeSession, SQL_STATEMENTS_MAX};
+use super::node_session::NodeSession;
 use super::state::{Phase, State};
 use super::values::{DATABASE_PARAMETER, ROLE_PARAMETER, SESSION_PARAMETER};
 use crate::cancel::{Target, with_reason};
@@ -304,17 +304,9 @@ impl NodeSession {
     }
 
     async fn prepare_sql(&mut self, name: &str, statement: &str, param_types: &[u32]) -> SqlResult<()> {
-        if self.statements.contains_key(name) {
-            let message = format!("prepared statement \"{name}\" already exists");
-            return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message));
-        }
-        if self.statements.len() >= SQL_STATEMENTS_MAX {
-            let message = format!("prepared_statements_max ({SQL_STATEMENTS_MAX}) reached");
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
-        }
+        self.statements.check_new(name)?;
         let plan = self.prepare(statement, param_types).await?;
-        self.statements.insert(name.to_owned(), plan);
-        Ok(())
+        self.statements.insert(name, plan)
     }
 
     /// For EXECUTE: the prepared statement, and its parameters converted to their types.
@@ -343,7 +335,7 @@ impl NodeSession {
                 client.deallocate_all();
                 Ok(())
             }
-            Some(name) if self.statements.remove(name).is_some() || client.deallocate(name) => Ok(()),
+            Some(name) if self.statements.remove(name) || client.deallocate(name) => Ok(()),
             Some(name) => Err(no_statement(name)),
         }
     }

@@ -5,6 +5,7 @@ use super::blocking::blocking;
 use super::cursor::set::Cursors;
 use super::cursor::spool::Scratch;
 use super::node_session::NodeSession;
+use super::prepared::PreparedStatements;
 use super::state::State;
 use super::temporary::TemporaryTables;
 use super::values::Identity;
@@ -20,9 +21,8 @@ use holdfast_engine::Completion;
 use holdfast_replication::Listener;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use holdfast_wire::completions::Mailbox;
-use holdfast_wire::{Prover, SessionFactory, Startup, TlsSlot, Unproven};
+use holdfast_wire::{Prover, SessionFactory, SessionMemory, Startup, TlsSlot, Unproven};
 use std::cell::OnceCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -129,7 +129,7 @@ impl SessionFactory for Factory {
             activity,
             state: State::Idle,
             automatic: AutomaticTransaction::new(self.stats.clone()),
-            statements: HashMap::new(),
+            statements: PreparedStatements::new(&SessionMemory::unlimited()),
             cursors: Cursors::default(),
             scratch: self.scratch.clone(),
             temporary: TemporaryTables::default(),

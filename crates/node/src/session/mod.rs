@@ -38,6 +38,7 @@ mod measuring;
 mod multi_database;
 mod node_session;
 mod outside_block;
+mod prepared;
 mod privilege_statements;
 mod privileges;
 mod protocol;

@@ -3,6 +3,7 @@
 use super::automatic::AutomaticTransaction;
 use super::cursor::set::Cursors;
 use super::cursor::spool::Scratch;
+use super::prepared::PreparedStatements;
 use super::state::{Phase, State};
 use super::temporary::TemporaryTables;
 use super::values::{Identity, Values};
@@ -10,7 +11,6 @@ use crate::activity::{Done, Listed};
 use crate::admission::Places;
 use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
-use crate::plan::Plan;
 use crate::settings::Settings;
 use holdfast_engine::Completion;
 use holdfast_sql::Isolation;
@@ -18,13 +18,9 @@ use holdfast_types::access::Roles;
 use holdfast_types::schema::Schema;
 use holdfast_wire::Keepalives;
 use holdfast_wire::completions::Mailbox;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Statements prepared by SQL's PREPARE in one session.
-pub(super) const SQL_STATEMENTS_MAX: usize = 10_000;
 
 /// Distinguishes the roles that a block sees from those that all sessions see.
 const OF_A_BLOCK: u64 = 1 << 63;
@@ -50,7 +46,7 @@ pub struct NodeSession {
     /// Open only while the state is idle.
     pub(super) automatic: AutomaticTransaction,
     /// Statements prepared by SQL's PREPARE.
-    pub(super) statements: HashMap<String, Arc<Plan>>,
+    pub(super) statements: PreparedStatements,
     /// Cursors declared by SQL's DECLARE.
     pub(super) cursors: Cursors,
     pub(super) scratch: Arc<Scratch>,

@@ -2,6 +2,7 @@
 
 use super::failure::{fatal, shifted};
 use super::node_session::NodeSession;
+use super::prepared::PreparedStatements;
 use super::source::Source;
 use super::state::State;
 use crate::clock::now_us;
@@ -10,7 +11,7 @@ use holdfast_sql::catalogue::Doing;
 use holdfast_sql::{Kind, Scan};
 use holdfast_types::{SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use holdfast_wire::reply::ReplyMark;
-use holdfast_wire::{Cancel, Client, End, Failure, Keepalives, Session, Status, Step, Termination};
+use holdfast_wire::{Cancel, Client, End, Failure, Keepalives, Session, SessionMemory, Status, Step, Termination};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,36 @@ impl NodeSession {
             client.reply().back_to(position);
             fatal(error.with_detail("What this request has committed may have taken effect."))
         })
+    }
+
+    /// Sends the answers between two statements of a message when they have become large, so that the memory for a message does
+    /// not depend on its number of statements. The client may see answers of an implicit transaction that fails later, as
+    /// with PostgreSQL.
+    async fn send_if_full(&mut self, client: &mut Client) -> Result<(), Failure> {
+        if !client.is_full() {
+            return Ok(());
+        }
+        self.databases.check_right().map_err(|error| {
+            client.reply().out().clear();
+            fatal(error.with_detail("What this request has committed may have taken effect."))
+        })?;
+        let mut sent = std::pin::pin!(client.flush());
+        let sent = loop {
+            match self.wake_after() {
+                None => break sent.await,
+                Some(soon) => tokio::select! {
+                    biased;
+                    sent = &mut sent => break sent,
+                    () = tokio::time::sleep(soon) => self.woken().await,
+                },
+            }
+        };
+        if sent.is_ok() {
+            return Ok(());
+        }
+        self.fail().await;
+        let lost = "the connection to the client was lost";
+        Err(fatal(SqlError::new(SqlState::CONNECTION_DOES_NOT_EXIST, lost)))
     }
 
     /// After a message: updates what other sessions see of this one.
@@ -90,6 +121,7 @@ impl NodeSession {
                 self.fail().await;
                 return Err(failure);
             }
+            self.send_if_full(client).await?;
         }
         if end == End::Sync { self.end_implicit().await } else { Ok(()) }
     }
@@ -119,6 +151,7 @@ impl NodeSession {
                 self.fail().await;
                 return Err(failure);
             }
+            self.send_if_full(client).await?;
         }
         self.end_implicit().await
     }
@@ -164,6 +197,14 @@ impl Session for NodeSession {
 
     fn reads_copy_data(prepared: &Arc<Plan>) -> bool {
         prepared.entry.as_ref().is_some_and(|e| matches!(e.translated.kind, Kind::CopyIn(_)))
+    }
+
+    fn kept_bytes(prepared: &Arc<Plan>) -> usize {
+        prepared.bytes()
+    }
+
+    fn set_memory(&mut self, memory: &Arc<SessionMemory>) {
+        self.statements = PreparedStatements::new(memory);
     }
 
     fn input(type_oid: u32, text: &str) -> SqlResult<Value> {

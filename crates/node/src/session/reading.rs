@@ -11,6 +11,9 @@ use tokio::sync::mpsc;
 /// Full buffers of a scan that may wait for the client.
 const CHUNKS_MAX: usize = 4;
 
+/// The largest unsent answer of a statement that runs on the worker's own thread, where nothing can be sent meanwhile.
+const INLINE_BYTES_MAX: usize = 1 << 20;
+
 /// Runs the steps on the reader; several steps see one snapshot. The error comes with the index of the step that failed.
 fn run(reader: &mut Reader, steps: &[EngineStep], reply: &mut Reply) -> Result<(), (usize, SqlError)> {
     let one_snapshot = steps.len() > 1 && !reader.in_transaction();
@@ -33,7 +36,16 @@ impl NodeSession {
         client.reply().start_at(first);
         if steps.iter().all(|s| s.stmt.class == Class::Read) {
             let position = client.reply().position();
+            // A statement that takes an advisory lock must not run twice.
+            let may_repeat = steps.iter().all(|s| !s.stmt.report.advisory);
+            client.reply().bound_unsent(may_repeat.then_some(INLINE_BYTES_MAX));
             let ran = run(&mut reader, &steps, client.reply());
+            let is_large = client.reply().has_overflowed();
+            client.reply().bound_unsent(None);
+            if is_large {
+                client.reply().back_to(position);
+                return self.scan(reader, first, steps, client).await;
+            }
             if ran.is_ok() && self.canceller.is_asked() {
                 // By the statement itself, or by another thread just now.
                 client.reply().back_to(position);

@@ -24,7 +24,7 @@ const TRANSLATIONS_MAX: usize = 10;
 
 /// A cache entry for one use.
 fn uncached(piece: &Piece<'_>, epoch: u32, translated: holdfast_sql::Translated, extra: Extra) -> Arc<Entry<Extra>> {
-    StatementCache::new(1).insert(piece, epoch, translated, extra)
+    StatementCache::new(1, 0).insert(piece, epoch, translated, extra)
 }
 
 impl NodeSession {

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 /// Translated statements kept for a session that has temporary tables.
 const CACHE_ENTRIES_MAX: usize = 256;
+const CACHE_BYTES_MAX: usize = 1 << 20;
 
 /// 0A000, in PostgreSQL's words.
 pub(super) fn not_prepared() -> SqlError {
@@ -70,7 +71,7 @@ impl NodeSession {
                 }
             }
         }
-        let cache = if cached { &space.cache } else { &StatementCache::new(1) };
+        let cache = if cached { &space.cache } else { &StatementCache::new(1, 0) };
         Ok(cache.insert(piece, schema.epoch, translated, extra))
     }
 
@@ -81,7 +82,7 @@ impl NodeSession {
             Some(space) => space.tables.clone(),
             None => {
                 let tables = self.served.db.temp_space(self.scratch.bytes_max);
-                let cache = StatementCache::new(CACHE_ENTRIES_MAX);
+                let cache = StatementCache::new(CACHE_ENTRIES_MAX, CACHE_BYTES_MAX);
                 let space = Space { oid, tables: tables.clone(), cache };
                 self.temporary.spaces.push(space);
                 tables

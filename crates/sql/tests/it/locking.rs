@@ -192,7 +192,7 @@ fn what_has_no_rows_of_its_own_is_refused_in_postgresqls_words() {
 #[test]
 fn locking_statements_are_cached_with_their_locks() {
     let db = db();
-    let cache: StatementCache<()> = StatementCache::new(10);
+    let cache: StatementCache<()> = StatementCache::new(10, 1 << 20);
     let scan = |text| Scan::new(text, db.dialect).unwrap();
     let first = scan("select b from t where id = 1 for update");
     let piece = first.pieces().next().unwrap();

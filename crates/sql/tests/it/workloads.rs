@@ -75,7 +75,7 @@ fn parameters_take_the_types_of_their_columns() {
 #[test]
 fn the_cache_serves_other_literals_with_right_values() {
     let mut db = bench();
-    let cache: StatementCache<()> = StatementCache::new(100);
+    let cache: StatementCache<()> = StatementCache::new(100, 1 << 20);
     let epoch = db.schema.epoch;
     let message = |aid: i32, delta: i32| {
         format!(
@@ -113,7 +113,7 @@ fn the_cache_serves_other_literals_with_right_values() {
 #[test]
 fn fixed_literals_make_entries_of_their_own() {
     let db = bench();
-    let cache: StatementCache<u32> = StatementCache::new(100);
+    let cache: StatementCache<u32> = StatementCache::new(100, 1 << 20);
     let texts = ["select aid from pgbench_accounts limit 1", "select aid from pgbench_accounts limit 2"];
     for (i, text) in texts.iter().enumerate() {
         let scan = Scan::new(text, Dialect::Postgres).unwrap();

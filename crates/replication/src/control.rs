@@ -17,6 +17,8 @@
 //!
 //! Failure: without a majority a node neither starts as master nor is promoted; it logs that and retries.
 
+mod takeover;
+
 use crate::certificates::{Certificates, secure_members};
 use crate::link_address::seen_from_here;
 use crate::notify::Notify;
@@ -451,7 +453,7 @@ async fn end_sessions(events: &mpsc::UnboundedSender<RoleEvent>) {
     }
 }
 
-/// How long a message waits for the address of another node.
+/// How long a message waits for the address of another node, and a new master for the answer of a third one.
 const ADDRESS_MAX: Duration = Duration::from_secs(1);
 
 /// The node for which the master of this epoch is being deposed; `None`: there is a newer master.

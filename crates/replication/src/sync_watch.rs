@@ -7,6 +7,11 @@
 //!
 //! The time runs from when the standby was heard last: one that falls silent is away as soon as one that is killed.
 //!
+//! After a takeover with a control plane the agreed sync set is this server alone, and the standby that is missing is the master
+//! that was replaced: `go_on` then waits for no time ([`Control::took_over_alone`]). The group is still asked first, as always.
+//! A third server with data that answers may follow soon; then the time is waited for. So it is as soon as enough standbys have
+//! been there once.
+//!
 //! Either way a change is reported to the operator. With a control plane its sync set is kept correct: a standby is added when
 //! commits wait for it and it has everything before; all are removed *before* commits continue without them. Where commits
 //! wait for any n of the standbys, these are named as a quorum as soon as n of them have everything; while n are connected
@@ -84,6 +89,8 @@ struct SyncState {
     without_standbys: bool,
     /// The group could not be asked, which was reported.
     refused: bool,
+    /// No standby can be there yet: this server took over, and no third one answers.
+    is_alone: bool,
 }
 
 /// Watches a master's sync set.
@@ -99,6 +106,8 @@ pub struct SyncWatch {
     pub is_wanted: bool,
     /// Standbys count as away when there are too few for this long.
     pub after: Duration,
+    /// This role began when a standby was promoted.
+    pub takes_over: bool,
     pub notify: Notify,
 }
 
@@ -120,6 +129,7 @@ impl SyncWatch {
             reported_away: false,
             without_standbys: false,
             refused: false,
+            is_alone: self.is_alone().await,
         };
         let (mut joining, mut naming) = (BTreeMap::new(), QuorumNaming::default());
         loop {
@@ -150,7 +160,8 @@ impl SyncWatch {
             self.notify.info("enough standbys are connected: commits wait for their acknowledgements");
             (state.times_seen, state.reported_away) = (times, false);
         }
-        let is_away = out && was_out && out_since.elapsed() + self.hub.silent_before() >= self.after;
+        let is_over = was_out && out_since.elapsed() + self.hub.silent_before() >= self.after;
+        let is_away = out && (is_over || (state.is_alone && times == 0));
         if !is_away {
             (state.without_standbys, state.refused) = (false, false);
             return false;
@@ -168,6 +179,16 @@ impl SyncWatch {
             self.notify.warn("too few standbys are connected: commits above level local wait for them");
         }
         state.without_standbys
+    }
+
+    /// Whether nothing is to be waited for before the first standby comes.
+    async fn is_alone(&self) -> bool {
+        match &self.control {
+            Some(control) if self.takes_over && self.away == Away::GoOn => {
+                control.took_over_alone(self.engine.trail().epoch()).await
+            }
+            _ => false,
+        }
     }
 
     /// Asks the group, if there is one, whether commits may continue without standbys. Asked each time: the record as this node

@@ -50,6 +50,7 @@ pub(super) fn spawn_master_tasks(
         away: config.synchronous_standby_away,
         is_wanted: !config.synchronous_standby_names.trim().is_empty() || config.level != LevelName::Local,
         after: Duration::from_millis(config.standby_timeout_ms),
+        takes_over: opening.promotion.is_some(),
         notify,
     };
     tasks.push(links.spawn(watch.run(stopping.clone())));

@@ -351,11 +351,12 @@ fn on_conflict(
             }
             let mut scope = Scope::new(None);
             let columns = scope::columns_of(table, b.ctx.dialect);
+            // A column of the row that was not inserted is read like one of the stored row: a privilege on the column
+            // decides, as in PostgreSQL.
             for name in [alias, "excluded"] {
-                scope.relations.push(Relation::new(name, columns.clone(), Source::Table(table.name.clone())));
+                let source = Source::Table(table.name.clone());
+                scope.relations.push(Relation { used: used.cloned(), ..Relation::new(name, columns.clone(), source) });
             }
-            // What the new row would have been needs no privilege.
-            scope.relations[0].used = used.cloned();
             scope.relations[0].rowid = scope::rowid_of(table, b.ctx.dialect);
             // A bare name means a column of the target table.
             let target_only = Scope {

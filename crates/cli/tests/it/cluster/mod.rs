@@ -3,4 +3,5 @@
 mod bed;
 mod demo;
 mod file;
+mod rolled_back;
 mod supervisor;

@@ -1,6 +1,7 @@
 //! A master, its standby and a witness as their clients and their operator meet them: three real processes that agree on
 //! who is master, over loopback.
 
+mod alone;
 mod cut;
 mod failover;
 mod hosts;

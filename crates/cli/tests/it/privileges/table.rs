@@ -12,7 +12,7 @@ const SET_UP: &str = "
     CREATE ROLE owner_r; CREATE ROLE all_r; CREATE ROLE nothing_r; CREATE ROLE select_r; CREATE ROLE insert_r;
     CREATE ROLE update_r; CREATE ROLE delete_r; CREATE ROLE truncate_r; CREATE ROLE refs_r; CREATE ROLE column_r;
     CREATE ROLE revoked_r; CREATE ROLE member_r; CREATE ROLE noinherit_r NOINHERIT; CREATE ROLE reader_r;
-    CREATE ROLE writer_r; CREATE ROLE creator_r; CREATE ROLE option_r; CREATE ROLE weak_r; CREATE ROLE super_r SUPERUSER;
+    CREATE ROLE excluded_r; CREATE ROLE writer_r; CREATE ROLE creator_r; CREATE ROLE option_r; CREATE ROLE weak_r; CREATE ROLE super_r SUPERUSER;
     GRANT pg_read_all_data TO reader_r; GRANT pg_write_all_data TO writer_r; GRANT all_r TO member_r;
     GRANT all_r TO noinherit_r; GRANT CREATE ON SCHEMA public TO owner_r, creator_r, weak_r;
     SET ROLE owner_r;
@@ -35,12 +35,13 @@ const SET_UP: &str = "
     GRANT UPDATE ON t TO update_r; GRANT DELETE ON t TO delete_r; GRANT TRUNCATE ON t TO truncate_r;
     GRANT REFERENCES ON t TO refs_r; GRANT CREATE ON SCHEMA public TO refs_r;
     GRANT SELECT (id, a), INSERT (id, a), UPDATE (a), REFERENCES (id) ON t TO column_r;
+    GRANT SELECT (id), INSERT (id, a), UPDATE (a) ON t TO excluded_r;
     GRANT ALL ON t TO revoked_r; REVOKE ALL ON t FROM revoked_r;
     GRANT SELECT ON t TO option_r WITH GRANT OPTION;
     GRANT SELECT ON strong, weak, outside, through TO all_r, select_r, column_r;
 ";
 
-const ROLES: [&str; 19] = [
+const ROLES: [&str; 20] = [
     "owner_r",
     "all_r",
     "nothing_r",
@@ -51,6 +52,7 @@ const ROLES: [&str; 19] = [
     "truncate_r",
     "refs_r",
     "column_r",
+    "excluded_r",
     "revoked_r",
     "member_r",
     "noinherit_r",
@@ -133,6 +135,16 @@ const STATEMENTS: &[&str] = &[
     "INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET b = 'x'",
     "INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT ON CONSTRAINT t_pkey DO UPDATE SET a = 3",
     "INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = 3 WHERE t.b = 'one'",
+    "INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = length(excluded.b)",
+    "INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = excluded.id + excluded.a",
+    "INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = 3 WHERE excluded.b IS NULL",
+    "INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = (SELECT length(excluded.b))",
+    "INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = length(t.b)",
+    "INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = 3 RETURNING b",
+    "INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = 3 RETURNING length(t.b)",
+    "INSERT INTO t (id, a) SELECT id, 1 FROM u ON CONFLICT (id) DO UPDATE SET a = length(excluded.b)",
+    "INSERT INTO t AS x (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = length(excluded.b) WHERE x.a > 0",
+    "WITH q AS (SELECT 1) INSERT INTO t (id, a) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = length(excluded.b)",
     "UPDATE t SET a = 1",
     "UPDATE t SET b = 'x'",
     "UPDATE t SET a = a + 1",

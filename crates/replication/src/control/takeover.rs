@@ -1,0 +1,95 @@
+//! What a master knows about its own takeover: whether another node can have what it commits.
+//!
+//! | the record, as this node knows it | another standby could follow | the node is alone |
+//! |---|---|---|
+//! | it became master in this epoch in place of another node, and the sync set is itself | no: the only other node with data was replaced | yes |
+//! | the same | a third node with data answers | no |
+//! | it was the master before, and restarted | its standby comes back | no |
+//! | of another epoch | unknown | no |
+//!
+//! Failure: a record that is too old says no; then commits wait for `standby_timeout_ms`, as after any other start.
+
+use super::{ADDRESS_MAX, Control};
+use holdfast_control::{NodeId, Record};
+use holdfast_types::Epoch;
+
+impl Control {
+    /// Whether no other node can follow this master yet, which took over in `epoch`; see the module's table.
+    pub async fn took_over_alone(&self, epoch: Epoch) -> bool {
+        let record = self.handle.record();
+        if !record.is_some_and(|record| is_alone_since_takeover(&record, self.me, epoch)) {
+            return false;
+        }
+        if self.others.len() < 2 {
+            return true;
+        }
+        for node in &self.others {
+            if let Ok(Ok(_)) = tokio::time::timeout(ADDRESS_MAX, self.handle.link_of(*node)).await {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Whether `me` became the master of this epoch in place of another node, and is the whole sync set. A master that restarts has
+/// a newer epoch than its takeover.
+fn is_alone_since_takeover(record: &Record, me: NodeId, epoch: Epoch) -> bool {
+    let is_own = record.is_served_by(me, epoch) && record.master_since == epoch;
+    is_own && record.sync_set.members().iter().eq([&me])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_alone_since_takeover;
+    use holdfast_control::{Command, LeaseTerms, NodeId, Record, Role, apply};
+    use holdfast_types::Epoch;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// The record after these commands.
+    fn after(commands: &[Command]) -> Record {
+        let mut record = None;
+        commands.iter().for_each(|command| apply(&mut record, command).unwrap());
+        record.unwrap()
+    }
+
+    fn deposes(successor: NodeId, epoch: u32) -> Command {
+        Command::Depose { expected_epoch: Epoch(epoch), successor, accept_loss: false }
+    }
+
+    fn promotes(node: NodeId, epoch: u32) -> Command {
+        Command::Promote {
+            node,
+            expected_epoch: Epoch(epoch - 1),
+            epoch_at_least: Epoch(epoch),
+            waited_ms: 1_000_000,
+            accept_loss: false,
+            attempt: epoch.into(),
+            compared: BTreeSet::new(),
+            becomes: None,
+        }
+    }
+
+    fn grows(by: NodeId, epoch: u32, node: NodeId) -> Command {
+        Command::GrowSyncSet { epoch: Epoch(epoch), by, node, change: 1 }
+    }
+
+    #[test]
+    fn a_master_is_alone_only_in_the_epoch_of_its_takeover() {
+        let [a, b, w]: [NodeId; 3] = ["a", "b", "w"].map(|name| name.parse().unwrap());
+        let members = BTreeMap::from([(a, Role::Data), (b, Role::Data), (w, Role::Witness)]);
+        let found = Command::Found { version: 1, group: 7, members, lease: LeaseTerms::default() };
+        let mut commands = vec![found, deposes(a, 0), promotes(a, 1), grows(a, 1, b), deposes(b, 1), promotes(b, 2)];
+        assert!(is_alone_since_takeover(&after(&commands), b, Epoch(2)));
+        // The record is older or newer than the mastership, or another node's.
+        assert!(!is_alone_since_takeover(&after(&commands), b, Epoch(1)));
+        assert!(!is_alone_since_takeover(&after(&commands), a, Epoch(2)));
+        // It restarts: its standby may be on its way.
+        let restarts = [&commands[..], &[deposes(b, 2), promotes(b, 3)]].concat();
+        assert!(!is_alone_since_takeover(&after(&restarts), b, Epoch(3)));
+        commands.push(grows(b, 2, a));
+        assert!(!is_alone_since_takeover(&after(&commands), b, Epoch(2)));
+        commands.push(deposes(a, 2));
+        assert!(!is_alone_since_takeover(&after(&commands), b, Epoch(2)));
+    }
+}

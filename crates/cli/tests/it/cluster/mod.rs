@@ -4,3 +4,4 @@ mod bed;
 mod demo;
 mod file;
 mod supervisor;
+mod takeover;

@@ -215,12 +215,7 @@ impl Control {
     }
 
     /// Makes this standby the master. Returns the new epoch.
-    pub async fn promote(
-        &self,
-        trail_end: Position,
-        accept_loss: bool,
-        basis: Basis,
-    ) -> Result<Epoch, ControlError> {
+    pub async fn promote(&self, trail_end: Position, accept_loss: bool, basis: Basis) -> Result<Epoch, ControlError> {
         let record = self.handle.look().await?;
         let epoch_at_least = Epoch(trail_end.epoch.0 + 1);
         let (node, expected_epoch, trail_end) = (self.me, record.epoch, Some(trail_end));

@@ -230,6 +230,7 @@ pub async fn promote_from(
     trail_end: Option<Position>,
 ) -> Result<Epoch, ControlError> {
     let expected_epoch = handle.look().await?.epoch;
-    let promotion = Promotion { node: me, expected_epoch, epoch_at_least: Epoch(0), accept_loss, trail_end, basis: Basis::Asked };
+    let promotion =
+        Promotion { node: me, expected_epoch, epoch_at_least: Epoch(0), accept_loss, trail_end, basis: Basis::Asked };
     handle.promote(promotion).await
 }

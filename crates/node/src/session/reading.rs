@@ -3,7 +3,7 @@
 
 use super::node_session::NodeSession;
 use crate::cancel::{Target, canceled, with_reason};
-use holdfast_engine::{Class, Reader, Step as EngineStep};
+use holdfast_engine::{Reader, Step as EngineStep};
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
 use holdfast_wire::{Client, Failure, Reply};
 use tokio::sync::mpsc;
@@ -14,14 +14,31 @@ const CHUNKS_MAX: usize = 4;
 /// The largest unsent answer of a statement that runs on the worker's own thread, where nothing can be sent meanwhile.
 const INLINE_BYTES_MAX: usize = 1 << 20;
 
-/// Runs the steps on the reader; several steps see one snapshot. The error comes with the index of the step that failed.
-fn run(reader: &mut Reader, steps: &[EngineStep], reply: &mut Reply) -> Result<(), (usize, SqlError)> {
+/// Runs the steps on the reader; several steps see one snapshot. `here`: it is a network thread, where only so much may run.
+/// The error comes with the index of the step that failed.
+fn run(reader: &mut Reader, steps: &[EngineStep], reply: &mut Reply, here: bool) -> Result<(), (usize, SqlError)> {
     let one_snapshot = steps.len() > 1 && !reader.in_transaction();
     if one_snapshot {
         reader.begin().map_err(|e| (0, e))?;
     }
-    let ran = steps.iter().enumerate().try_for_each(|(i, step)| reader.run(i, step, reply).map_err(|e| (i, e)));
+    let ran = steps.iter().enumerate().try_for_each(|(i, step)| {
+        let ran = match here {
+            true => reader.run_on_a_network_thread(i, step, reply),
+            false => reader.run(i, step, reply),
+        };
+        ran.map_err(|e| (i, e))
+    });
     if one_snapshot { reader.end().map_err(|e| (steps.len() - 1, e)).and(ran) } else { ran }
+}
+
+/// Whether the step may run on a network thread, where other sessions wait for it.
+fn may_run_here(step: &EngineStep) -> bool {
+    step.stmt.class.is_read() && step.is_bounded()
+}
+
+/// Whether a step failed because it is too large for a network thread. Elsewhere it may fail likewise, or not.
+fn was_too_large(error: &SqlError) -> bool {
+    error.state() == SqlState::PROGRAM_LIMIT_EXCEEDED
 }
 
 impl NodeSession {
@@ -34,13 +51,13 @@ impl NodeSession {
         client: &mut Client,
     ) -> (Option<Reader>, Result<(), Failure>) {
         client.reply().start_at(first);
-        if steps.iter().all(|s| s.stmt.class == Class::Read) {
+        if steps.iter().all(may_run_here) {
             let position = client.reply().position();
             // A statement that takes an advisory lock must not run twice.
             let may_repeat = steps.iter().all(|s| !s.stmt.report.advisory);
             client.reply().bound_unsent(may_repeat.then_some(INLINE_BYTES_MAX));
-            let ran = run(&mut reader, &steps, client.reply());
-            let is_large = client.reply().has_overflowed();
+            let ran = run(&mut reader, &steps, client.reply(), true);
+            let is_large = client.reply().has_overflowed() || ran.as_ref().is_err_and(|(_, e)| was_too_large(e));
             client.reply().bound_unsent(None);
             if is_large {
                 client.reply().back_to(position);
@@ -65,7 +82,7 @@ impl NodeSession {
     ) -> (Option<Reader>, Result<(), Failure>) {
         let target = Target::Reader(reader.interrupt_handle());
         let work = move |reply: &mut Reply| {
-            let ran = run(&mut reader, &steps, reply);
+            let ran = run(&mut reader, &steps, reply, false);
             (reader, ran)
         };
         match self.on_thread(target, client, work).await {
@@ -125,9 +142,12 @@ impl NodeSession {
         step: EngineStep,
         mut sink: S,
     ) -> (Option<Reader>, SqlResult<S>) {
-        if step.stmt.class == Class::Read {
-            let ran = reader.run(0, &step, &mut sink);
-            return (Some(reader), ran.map(|()| sink));
+        if may_run_here(&step) {
+            let ran = reader.run_on_a_network_thread(0, &step, &mut sink);
+            if !ran.as_ref().is_err_and(was_too_large) {
+                return (Some(reader), ran.map(|()| sink));
+            }
+            sink.reset();
         }
         let target = Target::Reader(reader.interrupt_handle());
         let scan = tokio::task::spawn_blocking(move || {

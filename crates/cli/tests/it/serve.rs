@@ -151,8 +151,13 @@ async fn isolation_levels_see_what_they_should() {
 
     a.batch_execute("begin isolation level serializable").await.unwrap();
     assert_eq!(one(&a, v).await, "2");
-    let blocked = tokio::time::timeout(Duration::from_millis(200), b.batch_execute("update t set v = 3 where id = 1"));
-    assert!(blocked.await.is_err(), "a writer waits for the serializable one");
+    b.batch_execute("update t set v = 3 where id = 1").await.unwrap();
+    assert_eq!(one(&a, v).await, "2", "it has read, so it has a snapshot, and blocks nothing");
+    fails(&a, "update t set v = v + 10 where id = 1", &SqlState::T_R_SERIALIZATION_FAILURE).await;
+    a.batch_execute("rollback; begin isolation level serializable").await.unwrap();
+    assert_eq!(one(&a, v).await, "3");
+    let blocked = tokio::time::timeout(Duration::from_millis(200), b.batch_execute("update t set v = 4 where id = 1"));
+    assert!(blocked.await.is_err(), "when it is run again, other writers wait");
     a.batch_execute("update t set v = v + 10 where id = 1; commit").await.unwrap();
     assert_eq!(one(&a, "show transaction_isolation").await, "read committed");
 }

@@ -25,9 +25,10 @@ pub struct ExclusiveTransaction {
 fn gone() -> SqlError {
     SqlError::new(
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-        "the transaction was rolled back: it was idle longer than idle_in_transaction_session_timeout",
+        "the transaction was rolled back: it was the only writer and idle for too long",
     )
-    .with_hint("While it is open no other client can write; keep it short, or raise the timeout.")
+    .with_detail("The limit is only_writer_idle_timeout_ms, or idle_in_transaction_session_timeout if that is shorter.")
+    .with_hint("While it is open no other client can write; keep it short.")
 }
 
 impl ExclusiveTransaction {

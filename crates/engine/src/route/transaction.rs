@@ -365,7 +365,8 @@ impl WriteTxn {
         let Mode::Branch(branch) = std::mem::replace(&mut self.mode, Mode::Lost) else { return Err(lost()) };
         let (images, lock_owner) = branch.into_state()?.leave();
         let engines = self.database.engine.options.idle_in_transaction_timeout;
-        let idle = if self.options.idle_timeout.is_zero() { engines } else { self.options.idle_timeout };
+        // While it is open no other session can write: a session may shorten the time, and not lengthen it.
+        let idle = if self.options.idle_timeout.is_zero() { engines } else { engines.min(self.options.idle_timeout) };
         let txn = ExclusiveTransaction::begin(&self.database, self.id, idle, images, lock_owner).await?;
         self.mode = Mode::Exclusive(txn);
         Ok(())

@@ -141,6 +141,7 @@ impl SessionFactory for Factory {
             last_id: None,
             done: Done::default(),
             last_query_id: 0,
+            failed_serializable: false,
             standby: self.standby,
             _places: places,
         };

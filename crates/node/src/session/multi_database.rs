@@ -9,7 +9,8 @@
 //! | block | ROLLBACK, or a failure without a savepoint | all parts are rolled back; at ROLLBACK the session returns to the database in which the block began |
 //! | block | SAVEPOINT, RELEASE, ROLLBACK TO | in all parts |
 //!
-//! Each part has its own snapshot under REPEATABLE READ, taken when it first reads.
+//! Each part has its own snapshot under REPEATABLE READ, taken when it first reads. A SERIALIZABLE transaction that may write is the
+//! exclusive writer of each database from its first statement there, and of the first one when it leaves that.
 
 use super::blocking::blocking;
 use super::node_session::NodeSession;
@@ -25,6 +26,13 @@ impl NodeSession {
         let name = name.unwrap_or(&self.home).to_owned();
         if self.served.db.name() == name {
             return Ok(());
+        }
+        if let Some(block) = self.state.block()
+            && block.may_write_serializable()
+            && block.queried
+        {
+            // What it has read here is compared with the database only now: see `Block::writes_from_the_start`.
+            self.become_writer(false).await?;
         }
         if let Some(parked) = self.take_parked(&name) {
             self.go_to(parked);

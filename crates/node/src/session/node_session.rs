@@ -62,6 +62,8 @@ pub struct NodeSession {
     pub(super) done: Done,
     /// The last counted statement's number; 0: none.
     pub(super) last_query_id: i64,
+    /// The last SERIALIZABLE transaction that wanted to write failed, because the database had changed since it had begun to read.
+    pub(super) failed_serializable: bool,
     /// The server is a standby.
     pub(super) standby: bool,
     /// The session's places among those of its role, database and address.

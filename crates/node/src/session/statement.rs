@@ -388,12 +388,13 @@ impl NodeSession {
             Kind::Ddl => !steps().all(|sql| self.served.db.runs_beside(sql)),
             _ => false,
         };
+        let again = self.failed_serializable;
         let Some(block) = self.state.block() else { return Ok(entry) };
         block.queried = true;
         if !reads && block.read_only {
             return Err(read_only(entry.translated.verb));
         }
-        if (!reads || block.writes_from_the_start())
+        if (!reads || block.writes_from_the_start(again))
             && self.become_writer(is_exclusive).await?
             && let Some(now) = self.entry(source).await?
         {

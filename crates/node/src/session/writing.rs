@@ -10,7 +10,7 @@ use crate::plan::Extra;
 use holdfast_engine::{
     Collect, Completion, Report, Statement, Step as EngineStep, Submission, WriteIsolation, WriteOptions, WriteTxn,
 };
-use holdfast_sql::Entry;
+use holdfast_sql::{Entry, Isolation};
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState, Tag, Value};
 use holdfast_wire::{Client, Failure, Reply};
 use std::sync::Arc;
@@ -95,7 +95,11 @@ impl NodeSession {
         let begin = self.served.db.begin_write(options);
         let waited = self.canceller.wait(timeouts.statement, begin).await;
         let mut txn = waited??;
-        if block.keeps_snapshot() && read != 0 && txn.began_on().is_some_and(|began| began != read) {
+        let has_changed = read != 0 && txn.began_on().is_some_and(|began| began != read);
+        if block.isolation == Isolation::Serializable {
+            self.failed_serializable = has_changed;
+        }
+        if block.keeps_snapshot() && has_changed {
             txn.rollback().await?;
             return Err(SqlError::new(
                 SqlState::SERIALIZATION_FAILURE,

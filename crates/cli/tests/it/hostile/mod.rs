@@ -3,4 +3,5 @@
 mod bed;
 mod memory;
 mod raw;
+mod serializable;
 mod writer;

@@ -206,7 +206,7 @@ mod tests {
     /// Runs a command as `nobody`, with its input open; `None` where this test cannot become another user.
     fn as_nobody(command: &[&str]) -> Option<Other> {
         if !std::path::Path::new("/usr/bin/setpriv").exists() || !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: needs root, to become another user");
+            holdfast_seams::testing::skipped("needs root and setpriv, to become another user");
             return None;
         }
         let mut setpriv = std::process::Command::new("setpriv");

@@ -67,7 +67,7 @@ fn a_quick_run_of_commits_leaves_a_report_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let without = holdfast_unsafe_disk::cannot_mount();
     if let Some(why) = &without {
-        eprintln!("SKIPPED: the paper's disk, since no unsafe disk can be mounted here: {why}");
+        holdfast_seams::testing::skipped(&format!("the paper's disk: no unsafe disk can be mounted here: {why}"));
     }
     let output = lab(dir.path(), &["commit", "--quick", "--seconds", "1"]);
     let told = String::from_utf8_lossy(&output.stderr);

@@ -4,6 +4,7 @@ mod matrix;
 mod tls;
 
 use crate::server::{Running, fails_to_start, one, run, state, until};
+use holdfast_seams::testing::skipped;
 use std::process::Command;
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
@@ -52,7 +53,7 @@ fn directory(more: &str, hba: Option<&str>) -> TempDir {
 /// psql as another user of the operating system; `None` where this process cannot become one, or there is no psql.
 fn psql_as(os_user: &str, port: u16, role: &str, password: Option<&str>) -> Option<(bool, String)> {
     if !rustix::process::geteuid().is_root() || !["/usr/bin/psql", "/usr/local/bin/psql"].iter().any(exists) {
-        eprintln!("skipped: needs root, to become another user, and psql");
+        skipped("needs root, to become another user, and psql");
         return None;
     }
     let mut command = Command::new("setpriv");
@@ -94,8 +95,7 @@ async fn the_operator_needs_no_password_and_other_local_users_do() {
 async fn commands_of_another_local_user_are_refused_with_the_next_step() {
     let server = Running::start_in(directory("", None));
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: needs root, to become another user");
-        return;
+        return skipped("needs root, to become another user");
     }
     // Where the other user can read it.
     let scratch = TempDir::new().unwrap();

@@ -1,5 +1,6 @@
 //! `holdfast doctor` as a person runs it: on this machine, and with its power test over loopback.
 
+use holdfast_seams::testing::skipped;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -150,8 +151,7 @@ fn the_power_test_tells_a_kept_record_from_a_lost_one() {
 #[test]
 fn the_power_test_sees_through_a_disk_that_lies() {
     if let Some(why) = holdfast_unsafe_disk::cannot_mount() {
-        eprintln!("skipped: {why}");
-        return;
+        return skipped(&why);
     }
     for lies in [false, true] {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

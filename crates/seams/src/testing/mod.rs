@@ -8,6 +8,7 @@ mod handles;
 mod names;
 mod patience;
 mod port;
+mod skip;
 mod state;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,7 @@ pub use fault_disk::FaultDisk;
 pub use fired::Fired;
 pub use patience::Patience;
 pub use port::port;
+pub use skip::{SKIPPED_FILE, skipped};
 
 use crate::clock::Clock;
 

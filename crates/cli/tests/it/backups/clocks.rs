@@ -3,6 +3,7 @@
 use super::Backed;
 use crate::dump::bed::wal_lsn;
 use crate::node::{Node, asked, one, refuses, run, succeeds, until};
+use holdfast_seams::testing::skipped;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,7 +17,7 @@ async fn times_in_the_trail_do_not_go_back_whatever_the_clock_does() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/backups/clock.c");
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).arg("-ldl").status();
     if !built.is_ok_and(|status| status.success()) {
-        return eprintln!("SKIPPED: cc is not installed");
+        return skipped("cc is not installed");
     }
     let set = |hours: i64| std::fs::write(&clock, (hours * 3600).to_string()).unwrap();
     set(0);

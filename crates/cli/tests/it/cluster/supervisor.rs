@@ -5,6 +5,7 @@ use crate::control::trio::{LOCAL, answers_reads};
 use crate::node::{Node, asked, asked_with, one, refuses, succeeds, until};
 use holdfast_cluster::page::{GrantorPage, ProgressPage};
 use holdfast_cluster::process::Identity;
+use holdfast_seams::testing::skipped;
 use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -218,8 +219,7 @@ async fn there_is_one_supervisor_and_no_server_beside_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_user_of_this_machine_is_refused() {
     if !rustix::process::geteuid().is_root() || !std::path::Path::new("/usr/bin/setpriv").exists() {
-        eprintln!("skipped: needs root, to become another user");
-        return;
+        return skipped("needs root and setpriv, to become another user");
     }
     let mut bed = Bed::stopped();
     bed.w.start();

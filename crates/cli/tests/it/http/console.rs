@@ -3,6 +3,7 @@
 use super::browser::Browser;
 use super::{ON, port_of};
 use crate::node::{Pair, one, run, succeeds, until};
+use holdfast_seams::testing::skipped;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,9 +70,7 @@ fn pictures(browser: &Browser) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_sees_load_and_standby_cancels_and_terminates() {
     let Some(browser) = Browser::start() else {
-        return eprintln!(
-            "skipped: Chromium and ChromeDriver are not installed (Debian packages chromium, chromium-driver)"
-        );
+        return skipped("Chromium and ChromeDriver are not installed (Debian packages chromium, chromium-driver)");
     };
     let pair = Pair::start(ON).await;
     let base = format!("http://127.0.0.1:{}/", port_of(&pair.a));

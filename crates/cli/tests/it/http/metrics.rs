@@ -2,6 +2,7 @@
 
 use super::{ON, ask, get, metric, port_of};
 use crate::node::{Pair, run, succeeds, until};
+use holdfast_seams::testing::skipped;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -86,7 +87,7 @@ fn both_formats_are_well_formed_and_every_metric_is_documented() {
     let Ok(mut check) =
         Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
     else {
-        return eprintln!("skipped: promtool is not installed");
+        return skipped("promtool is not installed (Debian package prometheus)");
     };
     check.stdin.take().unwrap().write_all(plain.body.as_bytes()).unwrap();
     let checked = check.wait_with_output().unwrap();

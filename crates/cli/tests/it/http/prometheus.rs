@@ -2,6 +2,7 @@
 
 use super::{ON, port_of};
 use crate::node::{Pair, one, run, until};
+use holdfast_seams::testing::skipped;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -123,7 +124,7 @@ async fn every_query_of_the_dashboard_and_every_alert_is_answered_by_prometheus(
     pair.b.start();
     pair.until_followed().await;
     let Some(prometheus) = Prometheus::start(&[port_of(&pair.a), port_of(&pair.b)]) else {
-        return eprintln!("skipped: prometheus is not installed (Debian package prometheus)");
+        return skipped("prometheus is not installed (Debian package prometheus)");
     };
 
     let setup = pair.a.connect().await;

@@ -1,6 +1,7 @@
 //! A standby as a server for readers, and what both tell about themselves.
 
 use crate::node::{Node, Pair, holdfast, one, run, state, succeeds, until};
+use holdfast_seams::testing::skipped;
 use std::process::Command;
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
@@ -172,7 +173,7 @@ fn psql_knows_standbys() -> Result<(), String> {
 #[tokio::test]
 async fn libpq_finds_the_server_it_wants() {
     if let Err(why) = psql_knows_standbys() {
-        return eprintln!("SKIPPED: libpq's choice of the server was not tested: {why}");
+        return skipped(&why);
     }
     let psql = |conninfo: &str, sql: &str| {
         let mut command = Command::new("psql");

@@ -43,7 +43,9 @@ impl Postgres {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let bin = PathBuf::from("/usr/lib/postgresql/15/bin");
         if !bin.join("initdb").exists() {
-            eprintln!("skipped: no PostgreSQL 15 found under /usr/lib/postgresql");
+            holdfast_seams::testing::skipped(
+                "no PostgreSQL 15 found under /usr/lib/postgresql (Debian package postgresql)",
+            );
             return None;
         }
         let number = STARTED.fetch_add(1, Ordering::Relaxed);

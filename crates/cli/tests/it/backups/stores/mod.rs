@@ -5,10 +5,10 @@ mod servers;
 
 use crate::dump::bed::{SMALL, fill, lsn_number, sum, wal_lsn};
 use crate::node::{Node, one, run, until_settled};
+use holdfast_seams::testing::skipped;
 use proxy::Fault;
 use serde_json::Value;
 use servers::StoreServer;
-use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
@@ -179,33 +179,26 @@ async fn against(store: StoreServer) {
     proxy.heals();
 }
 
-/// Reports a test that did not run to `cargo xtask test`, which names the file.
-fn skipped(test: &str, program: &str) {
-    let why = format!("{program} is not installed; crates/cli/tests/it/backups/stores/servers.rs names the command");
-    eprintln!("SKIPPED: {why}");
-    if let Some(file) = std::env::var_os("HOLDFAST_TEST_SKIPPED") {
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
-        // One write: the tests of other binaries write there, too.
-        file.write_all(format!("backups::stores::{test}\t{why}\n").as_bytes()).unwrap();
-    }
+fn no_store(program: &str) {
+    skipped(&format!("{program} is not installed; crates/cli/tests/it/backups/stores/servers.rs names the command"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s3_by_moto_with_failures() {
-    let Some(store) = StoreServer::s3() else { return skipped("s3_by_moto_with_failures", "moto_server") };
+    let Some(store) = StoreServer::s3() else { return no_store("moto_server") };
     against(store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn azure_by_azurite_with_failures() {
-    let Some(store) = StoreServer::azure() else { return skipped("azure_by_azurite_with_failures", "azurite-blob") };
+    let Some(store) = StoreServer::azure() else { return no_store("azurite-blob") };
     against(store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn google_by_fake_gcs_server_with_failures() {
     let Some(store) = StoreServer::google() else {
-        return skipped("google_by_fake_gcs_server_with_failures", "fake-gcs-server");
+        return no_store("fake-gcs-server");
     };
     against(store).await;
 }

@@ -2,6 +2,7 @@
 
 mod bed;
 mod memory;
+mod network;
 mod raw;
 mod serializable;
 mod writer;

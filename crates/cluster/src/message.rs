@@ -76,13 +76,34 @@ pub enum Ask {
         #[serde(default)]
         basis: Basis,
     },
-    Shrink { epoch: u32, node: NodeId, change: u64 },
-    Grow { epoch: u32, node: NodeId, change: u64 },
-    NameQuorum { epoch: u32, standbys: BTreeSet<NodeId>, needed: usize, change: u64 },
-    Release { epoch: u32 },
-    LinkOf { node: NodeId },
-    SetLink { link: Option<String> },
-    TellPositions { epoch: u32 },
+    Shrink {
+        epoch: u32,
+        node: NodeId,
+        change: u64,
+    },
+    Grow {
+        epoch: u32,
+        node: NodeId,
+        change: u64,
+    },
+    NameQuorum {
+        epoch: u32,
+        standbys: BTreeSet<NodeId>,
+        needed: usize,
+        change: u64,
+    },
+    Release {
+        epoch: u32,
+    },
+    LinkOf {
+        node: NodeId,
+    },
+    SetLink {
+        link: Option<String>,
+    },
+    TellPositions {
+        epoch: u32,
+    },
     Status,
     Events,
 }

@@ -71,10 +71,12 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod applied;
 mod clock;
 mod compare;
 mod core;
 mod error;
+mod failover;
 mod files;
 mod frames;
 pub mod grant;
@@ -102,6 +104,7 @@ mod wire;
 
 pub use clock::{BootClock, LeaseClock};
 pub use error::ControlError;
+pub use failover::{Heard, SUCCESSOR_MS, Sight, Successors};
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{LEASE_MS_BY_GRANTS, Lease, LeasePage, LeaseTerms};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};

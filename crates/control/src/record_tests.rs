@@ -357,12 +357,8 @@ fn golden_commands() {
 fn a_depose_that_no_person_asked_for_counts_for_the_record_it_was_decided_on_only() {
     let mut record = after(&[founding(), depose(0, "a"), promote(0, "a", 0), grow(1, "a", "b")]);
     let seen = record.as_ref().unwrap().revision;
-    let automatic = |seen| Command::Depose {
-        expected_epoch: Epoch(1),
-        successor: node("b"),
-        accept_loss: false,
-        seen: Some(seen),
-    };
+    let automatic =
+        |seen| Command::Depose { expected_epoch: Epoch(1), successor: node("b"), accept_loss: false, seen: Some(seen) };
     // A renewal alone shows that the master serves.
     apply(&mut record, &renew(1, "a")).unwrap();
     let refused = apply(&mut record, &automatic(seen));

@@ -208,6 +208,7 @@ impl Control {
             return Err(ControlSetupError::Empty { epoch: record.epoch });
         }
         let epoch_at_least = Epoch(trail_end.map_or(0, |end| end.epoch.0) + 1);
+        self.let_others_go_first(&record).await;
         let (node, expected_epoch) = (self.me, record.epoch);
         let basis = if self.is_supervised { Basis::Starts } else { Basis::Asked };
         let promotion = Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis };
@@ -215,12 +216,7 @@ impl Control {
     }
 
     /// Makes this standby the master. Returns the new epoch.
-    pub async fn promote(
-        &self,
-        trail_end: Position,
-        accept_loss: bool,
-        basis: Basis,
-    ) -> Result<Epoch, ControlError> {
+    pub async fn promote(&self, trail_end: Position, accept_loss: bool, basis: Basis) -> Result<Epoch, ControlError> {
         let record = self.handle.look().await?;
         let epoch_at_least = Epoch(trail_end.epoch.0 + 1);
         let (node, expected_epoch, trail_end) = (self.me, record.epoch, Some(trail_end));

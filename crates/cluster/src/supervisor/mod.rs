@@ -15,6 +15,7 @@
 //! continues until its lease has run out, and the next supervisor adopts it.
 
 mod events;
+mod failover;
 mod pages;
 mod pulse;
 mod remote_trail;
@@ -111,7 +112,10 @@ impl Supervisor {
         // The lock before the socket of an earlier supervisor is taken away.
         let transport = transport.map_err(|error| in_use(error, &control_dir))?;
         let config = Config { node, dir: control_dir.clone(), members, lease: LeaseTerms::default(), link: None };
-        let machinery = Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport));
+        let machinery = Machinery {
+            successors: Some(failover::successors(cluster.database.nodes.clone())),
+            ..Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport))
+        };
         let control = ControlNode::start(config, machinery).map_err(|error| in_use(error, &control_dir))?;
         if role == Role::Data {
             marked(&control_dir, &cluster.name, node.as_str()).map_err(ClusterError::io("mark", &control_dir))?;
@@ -155,6 +159,7 @@ impl Supervisor {
         let adopted = self.adopt();
         let accepting = tokio::spawn(requests::accept(self.clone(), listener));
         let notifying = tokio::spawn(systemd::notify(self.clone()));
+        let telling = tokio::spawn(failover::tell_successors(self.clone()));
         ready();
         let serving = match self.role {
             Role::Data => tokio::spawn(watch::keep_server(self.clone(), adopted, stopped)),
@@ -179,6 +184,7 @@ impl Supervisor {
         }
         accepting.abort();
         notifying.abort();
+        telling.abort();
         systemd::stopping();
         Ok(())
     }

@@ -59,7 +59,7 @@ impl World {
 impl World {
     /// Lets `index` lead Raft: a node that leads instead is cut off until another one leads. A member draws the time after which
     /// it elects at its start, so `index` starts again before each attempt.
-    async fn until_leads(&mut self, index: usize) {
+    pub async fn until_leads(&mut self, index: usize) {
         let wanted = self.nodes[index].name;
         for _ in 0..1000 {
             let known = self.handle(index).leader();

@@ -17,8 +17,8 @@ use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
     ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies, NodeService,
-    Notify, OldMaster, OldMasterWatch, Promoting, Promotion, Replaced, ReplicationStatus, RoleEvent, StandbyFile, TrailComparison,
-    follow_master, follow_record, notify_standby_dropped, promote_when_named,
+    Notify, OldMaster, OldMasterWatch, Promoting, Promotion, Replaced, ReplicationStatus, RoleEvent, StandbyFile,
+    TrailComparison, follow_master, follow_record, notify_standby_dropped, promote_when_named,
 };
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};

@@ -124,7 +124,7 @@ fn the_standby_of_a_master_that_dies_or_hangs_takes_over_by_itself() {
                 if dies {
                     world.start(A)
                 } else {
-                    drop(world.resume(A).unwrap())
+                    world.resume(A).unwrap();
                 }
                 watched.run(&mut world, Duration::from_secs(10)).await.unwrap();
                 assert!(serves(B)(&world) && watched.named == [node("b")]);

@@ -145,6 +145,15 @@ impl Journal {
         self.id
     }
 
+    /// Takes the leadership out of this node's own vote: openraft would resume it at once, with the log that it finds here. In a
+    /// journal that was put back from a copy that log may be shorter than it was, and entries would get positions that other
+    /// members have with other contents. As a follower this node gets what the others have, or is elected by them.
+    pub fn lead_no_longer(&mut self) {
+        if let Some(vote) = self.content.vote.as_mut().filter(|vote| vote.leader_id.voted_for() == Some(self.node)) {
+            vote.committed = false;
+        }
+    }
+
     pub fn save_vote(&mut self, vote: Vote) -> Result<(), ControlError> {
         self.append(vec![Item::Vote(vote)], true)
     }

@@ -187,10 +187,14 @@ impl Member {
 
     /// Takes part until every handle is gone. An error: its disk has failed, or Raft.
     pub async fn run(self) -> Result<(), ControlError> {
+        #[cfg(test)]
+        let leads_on = self.sabotage == crate::simulation::Sabotage::ResumesLeading;
+        #[cfg(not(test))]
+        let leads_on = false;
         let Member {
             config,
             machinery,
-            journal,
+            mut journal,
             machine,
             published,
             applied,
@@ -203,6 +207,9 @@ impl Member {
             ..
         } = self;
         let disk = journal.disk_id();
+        if !leads_on {
+            journal.lead_no_longer();
+        }
         let peers = Peers::new(
             config.node,
             config.members.clone(),

@@ -11,7 +11,7 @@
 //! | Promote | Deposed, Free | by the successor, waited long enough, another was master; out of a quorum: compared with enough others | Serving in a higher epoch, sync set {master} |
 //! | Promote | Deposed, Free | as above, by the last master itself | Serving in a higher epoch, the sync set as it was |
 //! | Promote | any | the same attempt again | unchanged, done |
-//! | RenewLease | Serving | by the master of this epoch | renewals + 1; the positions it names are kept where they are newer, or of a node outside the sync set |
+//! | RenewLease | Serving | by the master of this epoch | renewals + 1; the positions it names are kept where they are newer and not lower, or of a node outside the sync set; refused if the master names less for itself than it had in an earlier epoch |
 //! | Release | Serving, Deposed | by the master of this epoch | Free: no node holds a lease |
 //! | Release | Free | the same again | unchanged, done |
 //! | HandOver | Serving | record 2; by the master of this epoch; as Depose for the successor | Free for this successor: the page was closed |
@@ -367,13 +367,11 @@ impl Record {
                     return Err(Refusal::OtherRecord { needed: RECORD_VERSION, found: self.version });
                 }
                 *self.serving(*epoch, *by)? += 1;
-                self.note_positions(*epoch, positions);
-                Ok(())
+                self.note_positions(*epoch, *by, positions)
             }
             Command::TellPositions { epoch, by, positions } => {
                 self.serving(*epoch, *by)?;
-                self.note_positions(*epoch, positions);
-                Ok(())
+                self.note_positions(*epoch, *by, positions)
             }
             Command::HandOver { epoch, by, successor } => self.hand_over(*epoch, *by, *successor),
             Command::Release { epoch, by } => self.release(*epoch, *by),
@@ -409,17 +407,24 @@ impl Record {
         }
     }
 
-    /// A renewal that hung may arrive late. A node that really lost something is out of the sync set.
-    fn note_positions(&mut self, epoch: Epoch, positions: &BTreeMap<NodeId, u64>) {
+    /// Positions never go back, not in a later epoch either: a master that begins one with less than it had lacks acknowledged
+    /// commits. A renewal of the same epoch that hung may arrive late. A standby that really lost something is out of the sync
+    /// set.
+    fn note_positions(&mut self, epoch: Epoch, by: NodeId, positions: &BTreeMap<NodeId, u64>) -> Result<(), Refusal> {
         let members = &self.members;
         let of_data = |(node, _): &(&NodeId, &u64)| members.get(node) == Some(&Role::Data);
         for (node, lsn) in positions.iter().filter(of_data) {
             let told = Position { epoch, lsn: *lsn };
-            let is_newer = self.positions.get(node).is_none_or(|known| *known < told);
+            let known = self.positions.get(node).copied();
+            if let Some(known) = known.filter(|known| *node == by && known.epoch < epoch && *lsn < known.lsn) {
+                return Err(Refusal::WentBack { by, told, known });
+            }
+            let is_newer = known.is_none_or(|known| known < told && known.lsn <= told.lsn);
             if is_newer || !self.sync_set.contains(*node) {
                 self.positions.insert(*node, told);
             }
         }
+        Ok(())
     }
 
     fn becomes(&mut self, becomes: &Becomes) -> Result<(), Refusal> {

@@ -367,3 +367,47 @@ fn a_depose_that_no_person_asked_for_counts_for_the_record_it_was_decided_on_onl
     apply(&mut record, &automatic(seen + 1)).unwrap();
     assert_eq!(record.as_ref().unwrap().successor(), Some(node("b")));
 }
+
+fn has(epoch: u32, by: &str, positions: &[(&str, u64)]) -> Command {
+    let positions = positions.iter().map(|(of, lsn)| (node(of), *lsn)).collect();
+    Command::TellPositions { epoch: Epoch(epoch), by: node(by), positions }
+}
+
+#[test]
+fn positions_never_go_back_after_a_start_of_the_same_master() {
+    let known = |record: &Option<Record>, of: &str| record.as_ref().unwrap().positions[&node(of)];
+    let before = after(&with(serving(), &[has(1, "a", &[("a", 100), ("b", 90)])]));
+    let mut started = before.clone();
+    for command in [release(1, "a"), depose(1, "a"), promote(1, "a", 0)] {
+        apply(&mut started, &command).unwrap();
+    }
+    assert_eq!(started.as_ref().unwrap().epoch, Epoch(2));
+    // The master has less than it had: its directory was put back.
+    let refused = apply(&mut started.clone(), &has(2, "a", &[("a", 99)])).unwrap_err();
+    assert!(matches!(refused, Refusal::WentBack { .. }), "{refused}");
+    let mut renewal = renew(2, "a");
+    if let Command::RenewLease { positions, .. } = &mut renewal {
+        *positions = BTreeMap::from([(node("a"), 99)]);
+    }
+    let refused = apply(&mut started.clone(), &renewal).unwrap_err();
+    assert!(refused.to_string().contains("LSN 99 of epoch 2") && refused.to_string().contains("LSN 100 of epoch 1"));
+    // A standby that has not confirmed everything again is known by what it had.
+    apply(&mut started, &has(2, "a", &[("a", 100), ("b", 80)])).unwrap();
+    assert_eq!(known(&started, "a"), Position { epoch: Epoch(2), lsn: 100 });
+    assert_eq!(known(&started, "b"), Position { epoch: Epoch(1), lsn: 90 });
+    // A renewal that hung arrives late.
+    apply(&mut started, &has(2, "a", &[("a", 120), ("b", 110)])).unwrap();
+    apply(&mut started, &has(2, "a", &[("a", 110), ("b", 95)])).unwrap();
+    assert_eq!((known(&started, "a").lsn, known(&started, "b").lsn), (120, 110));
+    // What was lost with the operator's consent counts no longer.
+    for command in [release(2, "a"), depose(2, "a")] {
+        apply(&mut started, &command).unwrap();
+    }
+    let mut accepted = promote(2, "a", 0);
+    if let Command::Promote { accept_loss, .. } = &mut accepted {
+        *accept_loss = true;
+    }
+    apply(&mut started, &accepted).unwrap();
+    apply(&mut started, &has(3, "a", &[("a", 50)])).unwrap();
+    assert_eq!(known(&started, "a"), Position { epoch: Epoch(3), lsn: 50 });
+}

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::NodeId;
+use crate::record::Position;
 
 /// Why a command was refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
@@ -45,6 +46,11 @@ pub enum Refusal {
     MasterStays,
     #[error("the master has since requested another change")]
     Superseded,
+    #[error(
+        "{by} lacks acknowledged commits: it has everything up to {told}, but it had everything up to {known} before; its \
+         directory was put back from an older copy"
+    )]
+    WentBack { by: NodeId, told: Position, known: Position },
     #[error("no epoch is left")]
     NoEpochLeft,
     #[error("the record has version {found}, and this command belongs to version {needed}")]

@@ -54,6 +54,8 @@ pub enum Sabotage {
     NamesTooEarly,
     /// A control directory that was put back from a copy takes part.
     AnyStart,
+    /// A member that led Raft leads on after its start, with the log that it finds.
+    ResumesLeading,
     /// A node is promoted though the group has seen more of its trail.
     AnyPosition,
     /// The wait counts from the last renewal that was published, not from the last that was applied (K1).

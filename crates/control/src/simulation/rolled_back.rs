@@ -198,6 +198,42 @@ fn a_master_that_lacks_what_its_standby_took_over_from_it_is_not_promoted() {
     story(tell, Sabotage::None);
 }
 
+/// Master a leads Raft, and its directory is copied while it runs. Then the group hears that it has everything up to 100, a and
+/// b are killed, and a is put back.
+async fn leading_master_put_back(world: World) -> Result<Epoch, ControlError> {
+    let mut world = world;
+    world.until_all_vote().await.unwrap();
+    world.until_leads(A).await;
+    let mut world = world.with_master().await;
+    assert_eq!(world.handle(A).leader(), Some(node("a")));
+    let epoch = world.handle(A).lease().epoch();
+    world.handle(A).set_trail(Some(trail(epoch, 50, 50, &[("a", 50), ("b", 50)])));
+    world.handle(A).tell_positions(epoch).await.unwrap();
+    let old = copy_of(&world.nodes[A].disk);
+    world.crash(B).await;
+    world.handle(A).set_trail(Some(trail(epoch, 100, 100, &[("a", 100)])));
+    world.handle(A).tell_positions(epoch).await.unwrap();
+    world.crash(A).await;
+    world.nodes[A].disk = old;
+    world.start(A);
+    sleep(Duration::from_secs(10)).await;
+    promoted(&world, A, epoch, 50).await
+}
+
+#[test]
+fn a_leading_master_that_was_copied_while_it_ran_is_not_promoted() {
+    let tell = |world: World| async {
+        let refused = leading_master_put_back(world).await.unwrap_err();
+        assert!(matches!(refused, ControlError::RolledBackTrail { .. }), "{refused}");
+        assert!(refused.to_string().contains("LSN 100"), "{refused}");
+    };
+    story(tell, Sabotage::None);
+    let broken = |world: World| async {
+        leading_master_put_back(world).await.expect("the sabotage lets it through");
+    };
+    story(broken, Sabotage::ResumesLeading);
+}
+
 /// Master a, and commits that wait for b or c. b had everything up to 100, and its trail was put back to 50; c has 80. a is lost.
 async fn promoted_beside_one_that_was_put_back(world: World) -> Result<Epoch, ControlError> {
     const C: usize = 2;

@@ -223,6 +223,26 @@ impl Bed {
         bed
     }
 
+    /// Lets the member of `a` lead Raft: one that leads instead is taken away until another one leads.
+    pub async fn until_a_leads(&mut self) {
+        for _ in 0..600 {
+            let old = match self.a.status()["leader"].as_str() {
+                Some("a") => return,
+                Some("b") => &mut self.b,
+                Some(_) => &mut self.w,
+                None => {
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            old.kill();
+            let leads = || self.a.status()["leader"].as_str().is_some_and(|leader| leader != old.name);
+            until("another one leads", async || leads()).await;
+            old.start();
+        }
+        panic!("a does not lead");
+    }
+
     /// Waits until the witness knows this master and this sync set.
     pub async fn until_agreed(&self, master: &str, sync_set: &[&str]) {
         until("the three have agreed", async || {

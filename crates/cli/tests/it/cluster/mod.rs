@@ -3,5 +3,6 @@
 mod bed;
 mod demo;
 mod file;
+mod rolled_back;
 mod supervisor;
 mod takeover;

@@ -132,6 +132,39 @@ async fn a_standby_whose_trail_was_put_back_is_not_promoted() {
     assert!(trio.b.log().contains("was put back from a copy"), "{}", trio.b.log());
 }
 
+/// The position of `a` that the group knows.
+pub fn known_of_a(a: &Node) -> u64 {
+    let status: serde_json::Value = serde_json::from_str(&a.status()).unwrap();
+    status["control"]["positions"]["a"].as_u64().unwrap_or_default()
+}
+
+/// The copy has the start that runs, so no start tells that it is older. Its log ends where this member led Raft.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leading_master_that_was_copied_while_it_ran_refuses() {
+    let mut trio = Trio::start("level = \"hot\"").await;
+    trio.until_a_leads().await;
+    until_followed(&trio.a, &trio.b).await;
+    trio.until_agreed("a", "{a, b}").await;
+    asked(&trio.a, "create table if not exists t(id int primary key)").await;
+    insert(&trio.a, 0..10).await;
+    let copy = copy_of(&trio.a);
+    insert(&trio.a, 10..50).await;
+    let end: u64 = trio.a.status_word("durable_lsn").parse().unwrap();
+    // Without b only the witness makes a majority: it hears of what a has.
+    trio.b.kill();
+    run(&trio.a.connect_with(LOCAL).await, "insert into t values (1000)").await;
+    until("the witness knows what a has", async || known_of_a(&trio.a) > end).await;
+    trio.a.kill();
+    put_back(&trio.a, &copy);
+    for _ in 0..2 {
+        let said = trio.a.refuses_to_start();
+        assert!(said.contains("was put back from a"), "{said}");
+    }
+    trio.b.start();
+    assert!(trio.promote_b().contains("promoted: epoch "));
+    assert_eq!(rows_of(&trio.b).await, "50");
+}
+
 /// What is lost is lost only when the operator says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_was_put_back_serves_what_it_has_when_the_loss_is_accepted() {

@@ -173,6 +173,32 @@ impl Trio {
         panic!("the witness does not lead");
     }
 
+    /// Lets the master `a` lead Raft: a member that leads instead is taken away until another one leads.
+    pub async fn until_a_leads(&mut self) {
+        for _ in 0..600 {
+            let another_leads = async |trio: &Trio, old: &str| {
+                let leads = || trio.a.status_word("leader");
+                until("another one leads", async || !["null", old].contains(&&*leads())).await;
+            };
+            match self.a.status_word("leader").as_str() {
+                "a" => return,
+                "w" => {
+                    self.w.kill();
+                    another_leads(self, "w").await;
+                    self.w.start();
+                }
+                "b" => {
+                    self.b.kill();
+                    another_leads(self, "b").await;
+                    self.b.start();
+                }
+                // None for now.
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+        panic!("a does not lead");
+    }
+
     /// The newest record that the witness knows: its log tells of every change.
     pub fn agreed(&self) -> String {
         let log = self.w.log();

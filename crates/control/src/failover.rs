@@ -79,6 +79,17 @@ pub struct Sight {
 /// Chooses the node to name, if there is one.
 pub type Successors = Arc<dyn Fn(&Sight) -> Option<NodeId> + Send + Sync>;
 
+impl Record {
+    /// The node that is to be promoted next.
+    pub fn successor(&self) -> Option<NodeId> {
+        match self.mastership {
+            Mastership::Serving { .. } => None,
+            Mastership::Free { successor } => successor,
+            Mastership::Deposed { successor, .. } => Some(successor),
+        }
+    }
+}
+
 /// Times that Raft's leader watches.
 #[derive(Default)]
 struct Watch {

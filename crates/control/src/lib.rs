@@ -16,6 +16,9 @@
 //! - Where commits wait for some of the standbys only, a quorum ([`ControlPlane::name_quorum`]), a node that has all that
 //!   enough others have has everything acknowledged. A promotion compares them: [`ControlHandle::set_trail`].
 //!
+//! Without a person it is Raft's leader that names the successor of a master that no longer renews its lease, where
+//! [`Machinery::successors`] is set (`failover.rs`).
+//!
 //! How it fails: without a majority nothing changes and the lease runs out. A failed disk ends the process; a damaged
 //! directory refuses to open; the other two nodes replace one that was lost. A clock that is wrong by more than agreed, or
 //! that stops while a virtual machine is frozen, breaks the lease; then only the epoch in every boxcar remains, which

@@ -562,15 +562,6 @@ impl Record {
         }
     }
 
-    /// The node that is to be promoted next.
-    pub fn successor(&self) -> Option<NodeId> {
-        match self.mastership {
-            Mastership::Serving { .. } => None,
-            Mastership::Free { successor } => successor,
-            Mastership::Deposed { successor, .. } => Some(successor),
-        }
-    }
-
     /// Whether `node` is master of `epoch` and has not been deposed.
     pub fn is_served_by(&self, node: NodeId, epoch: Epoch) -> bool {
         self.master == Some(node) && self.epoch == epoch && matches!(self.mastership, Mastership::Serving { .. })

@@ -253,7 +253,8 @@ fn first_that_answers(sight: &Sight) -> Option<NodeId> {
         let answers = !matches!(heard, Heard::Silent { .. });
         answers && !serves && record.sync_set.contains(**node) && Some(**node) != named
     };
-    sight.heard.iter().find(is_fit).map(|(node, _)| *node)
+    let fit: Vec<NodeId> = sight.heard.iter().filter(is_fit).map(|(node, _)| *node).collect();
+    fit.iter().find(|node| Some(**node) != record.master).or(fit.first()).copied()
 }
 
 /// What a server does under a supervisor: it is promoted when it is named, and when it starts as the last master.

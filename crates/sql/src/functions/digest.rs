@@ -4,10 +4,10 @@ use super::function::{Function, text};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function::strict("hf_md5", 1, |a| Ok(Value::Text(hex(&md5(text(a, 0)?.as_bytes()))))),
-    Function::strict("hf_encode", 2, encode),
-    Function::strict("hf_decode", 2, decode),
-    Function::strict("hf_uuid", 1, uuid),
+    Function::strict("hf_md5", 1, |a| Ok(Value::Text(hex(&md5(text(a, 0)?.as_bytes()))))).linear(),
+    Function::strict("hf_encode", 2, encode).linear(),
+    Function::strict("hf_decode", 2, decode).linear(),
+    Function::strict("hf_uuid", 1, uuid).linear(),
 ];
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,6 +1,7 @@
 //! A connection and its statements.
 
 use super::error::SqliteError;
+use super::function_cost::Costs;
 use super::guard::Guard;
 use super::row_hook::InstalledHook;
 use holdfast_types::{Row, Value, ValueRef};
@@ -39,6 +40,7 @@ pub struct Conn {
     pub(super) guard: Option<Guard>,
     /// The flag the commit hook reads.
     pub(super) gate: Option<std::sync::Arc<std::sync::atomic::AtomicBool>>,
+    pub(super) costs: Costs,
 }
 
 // SAFETY: a connection may be used by any thread as long as only one uses it at a time (sqlite.org/threadsafe.html,
@@ -80,6 +82,7 @@ impl Conn {
             row_hook: None,
             guard: None,
             gate: None,
+            costs: Costs::of(db),
         })
     }
 

@@ -22,6 +22,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Number of arguments passed to a function without allocating.
 const ARGUMENTS_INLINE: usize = 8;
@@ -63,7 +64,15 @@ impl Conn {
         }
         // SAFETY: the handle is used by functions of this connection only, which run while it is open.
         let cancel = Cancel(unsafe { self.rusqlite().handle() });
+        let argument_bytes_max = self.costs.argument_bytes_max.clone();
         let call = move |context: &rusqlite::functions::Context<'_>| {
+            let length = |i| match context.get_raw(i) {
+                rusqlite::types::ValueRef::Text(bytes) | rusqlite::types::ValueRef::Blob(bytes) => bytes.len(),
+                _ => 0,
+            };
+            if (0..context.len()).map(length).sum::<usize>() > argument_bytes_max.load(Ordering::Relaxed) {
+                return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_TOOBIG), None));
+            }
             // SQLite looks for a cancel between rows, so a row whose expression calls many functions could not be cancelled.
             if cancel.is_set() {
                 return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_INTERRUPT), None));

@@ -61,12 +61,13 @@ impl Watched {
         };
         match record.mastership {
             Mastership::Serving { .. } => self.served = Some((record.epoch, holds(world, record.epoch))),
-            Mastership::Deposed { .. } if self.deposed.replace(record.epoch) != Some(record.epoch) => {
-                if self.served == Some((record.epoch, true)) && holds(world, record.epoch) {
+            Mastership::Deposed { .. } => {
+                let is_new = self.deposed.replace(record.epoch) != Some(record.epoch);
+                if is_new && self.served == Some((record.epoch, true)) && holds(world, record.epoch) {
                     return Err(format!("the master of epoch {} was deposed while it served", record.epoch));
                 }
             }
-            _ => {}
+            Mastership::Free { .. } => {}
         }
         Ok(())
     }

@@ -13,6 +13,7 @@
 //! Failure: what is not known makes no successor.
 
 use super::Supervisor;
+use super::events::Kind;
 use crate::planner::{NodeState, Step, View, plan};
 use holdfast_control::{ControlPlane, Heard, NodeId, Position, Sight, Successors};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +70,7 @@ pub async fn tell_successors(supervisor: Arc<Supervisor>) {
             let by = if record.automatic { "the group" } else { "a command" };
             let master = record.master.map_or_else(String::new, |master| format!(" of {master}"));
             let text = format!("{successor} is named as the successor{master} in epoch {}, by {by}", record.epoch);
-            supervisor.events.add("successor", text);
+            supervisor.events.add(Kind::Successor, text);
         }
         if records.changed().await.is_err() {
             return;

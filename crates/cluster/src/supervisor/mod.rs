@@ -31,7 +31,7 @@ use crate::moment::unix_ms;
 use crate::process::Identity;
 use crate::runtime_dir::RuntimeDir;
 use crate::socket;
-use events::Events;
+use events::{Events, Kind};
 use holdfast_control::{
     Config, ControlError, ControlHandle, ControlNode, LeaseTerms, Machinery, NodeId, Role, Secure, TcpTransport,
 };
@@ -123,11 +123,11 @@ impl Supervisor {
         let (events, pages) = (Events::default(), Pages::new(dir.path().to_owned()));
         let pulse = Pulse::start().map_err(ClusterError::io("start a thread in", dir.path()))?;
         events.add(
-            "started",
+            Kind::Started,
             format!("the supervisor of {node} in cluster {} starts, pid {}", cluster.name, std::process::id()),
         );
         for missing in pulse.scheduling().missing {
-            events.warn("scheduling", format!("the pulse may be late: {missing}"));
+            events.warn(Kind::Scheduling, format!("the pulse may be late: {missing}"));
         }
         let (state, started_unix_ms) = (Mutex::default(), unix_ms());
         let supervisor = Supervisor {
@@ -174,7 +174,7 @@ impl Supervisor {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        self.events.add("stopping", "the supervisor stops its server and itself".to_owned());
+        self.events.add(Kind::Stopping, "the supervisor stops its server and itself".to_owned());
         stop.send_replace(true);
         tokio::select! {
             ended = serving => ended.map_err(|error| io("watch the server of")(error.into()))?,

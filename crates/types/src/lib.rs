@@ -9,6 +9,7 @@
 pub mod access;
 pub mod array;
 pub mod calendar;
+pub mod cancel;
 pub mod cost;
 pub mod definition;
 pub mod desc;

@@ -1,6 +1,7 @@
 //! Strings. Positions and lengths count characters.
 
 use super::function::{Function, int, text};
+use holdfast_types::cancel::check;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::collections::HashMap;
 
@@ -8,6 +9,9 @@ type Args<'a> = &'a [ValueRef<'a>];
 
 /// The longest string that a function returns, in bytes: PostgreSQL's limit for a value.
 const BYTES_MAX: usize = 1 << 30;
+
+/// A cancel is looked for after so many bytes.
+const SLICE_BYTES: usize = 1 << 20;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::strict("hf_substr", 2, |a| substr(a, None)).linear(),
@@ -50,7 +54,19 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::strict("hf_repeat", 2, |a| {
         let (t, n) = (text(a, 0)?, int(a, 1)?.max(0) as usize);
         bounded(t.len().saturating_mul(n))?;
-        string(t.repeat(n))
+        if t.is_empty() {
+            return string(String::new());
+        }
+        let mut out = String::with_capacity(t.len() * n);
+        // Whole times the text in each slice, which SLICE_BYTES exceeds by one text at most.
+        let times = (SLICE_BYTES / t.len()).max(1);
+        let slice = t.repeat(times.min(n));
+        for _ in 0..n / times {
+            check()?;
+            out.push_str(&slice);
+        }
+        out.push_str(&t.repeat(n % times));
+        string(out)
     }),
     Function::strict("hf_reverse", 1, |a| string(text(a, 0)?.chars().rev().collect())).linear(),
     Function::strict("hf_split_part", 3, split_part).linear(),

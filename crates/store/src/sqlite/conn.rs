@@ -380,10 +380,18 @@ impl Conn {
 
     /// All rows of a query without parameters. For schema reading and tests: everything is held in memory.
     pub fn query_rows(&mut self, sql: &str) -> Result<Vec<Vec<Value>>, SqliteError> {
+        self.first_rows(sql, usize::MAX)
+    }
+
+    /// At most `max` rows of a query without parameters.
+    pub fn first_rows(&mut self, sql: &str, max: usize) -> Result<Vec<Vec<Value>>, SqliteError> {
         let id = self.prepare(sql)?;
         let columns = self.column_count(id);
         let mut rows = Vec::new();
         let result = loop {
+            if rows.len() >= max {
+                break Ok(rows);
+            }
             match self.step(id) {
                 Ok(true) => rows.push((0..columns).map(|i| self.column(id, i).to_value()).collect()),
                 Ok(false) => break Ok(rows),

@@ -201,20 +201,22 @@ impl Member {
         if !leads_on {
             journal.lead_no_longer();
         }
+        let store = LogStore::new(journal, machine.covered());
         let peers = Peers::new(
             config.node,
             config.members.clone(),
             machinery.transport.clone(),
             published.clone(),
             starts.clone(),
+            store.clone(),
             #[cfg(test)]
             self.sabotage,
         );
         let stopped = |error: &dyn std::fmt::Display| ControlError::Stopped(error.to_string());
         let settings = Arc::new(settings().validate().map_err(|error| stopped(&error))?);
-        let store = LogStore::new(journal, machine.covered());
         let raft = Raft::new(config.node, settings, peers.clone(), store, machine).await;
         let raft = raft.map_err(|error| stopped(&error))?;
+        peers.set_raft(raft.clone());
         let server = Server {
             me: config.node,
             disk,

@@ -7,6 +7,7 @@ use crate::certificates::Certificates;
 use crate::dialer::Dialer;
 use crate::identity::identity;
 use crate::link_address::seen_from_here;
+use crate::masterships::Masterships;
 use crate::notify::Notify;
 use crate::rejoin_command::rejoin_command;
 use crate::role::RoleEvent;
@@ -16,7 +17,8 @@ use holdfast_seams::{Disk, RealDisk};
 use holdfast_standby::identity::Tip;
 use holdfast_standby::message::Welcome;
 use holdfast_standby::receive::{Blocking, Follower};
-use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Reason, Refusal, Standby, follow};
+use holdfast_standby::mastership::lineage;
+use holdfast_standby::{Ended, Hub, Identity, Lineage, LinkOptions, Phase, Reason, Refusal, Standby, follow};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
@@ -40,6 +42,7 @@ pub struct Following {
     engine: Engine,
     dir: PathBuf,
     name: String,
+    masterships: Arc<Masterships>,
     /// The end of the master's trail at which the base copy was taken.
     anchor: Tip,
     file: Mutex<StandbyFile>,
@@ -76,6 +79,7 @@ impl Following {
     pub fn new(
         engine: Engine,
         dir: PathBuf,
+        masterships: Arc<Masterships>,
         file: StandbyFile,
         notify: Notify,
         certificates: Option<Certificates>,
@@ -90,6 +94,7 @@ impl Following {
         applied.send_modify(|applied| *applied = so_far.max(*applied));
         Arc::new(Following {
             engine,
+            masterships,
             name: file.name.clone(),
             anchor: Tip { lsn: Lsn(file.anchor_lsn), checksum: file.anchor_checksum },
             file: Mutex::new(file),
@@ -290,7 +295,13 @@ impl Standby for Following {
         self.engine.settled()
     }
 
-    fn is_written_by(&self, greeting: &Welcome) -> bool {
+    fn lineage(&self, greeting: &Welcome) -> Lineage {
+        let known = self.masterships.list();
+        if !known.is_empty() && !greeting.masterships.is_empty() {
+            // A standby in between has written nothing itself.
+            let master = if greeting.follows.is_none() { &*greeting.name } else { "" };
+            return lineage(&known, master, &greeting.masterships);
+        }
         let (own, its) = (self.identity().epoch, greeting.identity.epoch);
         // A control plane gives each epoch to one master. Without one each start of a master begins the next epoch, and so does
         // a promotion elsewhere. An older copy of the master that is started begins at most the epoch after the one that the
@@ -299,16 +310,20 @@ impl Standby for Following {
             true => its == own,
             false => its.0 <= own.0.saturating_add(1) && self.file.lock().master.as_ref() == Some(&greeting.name),
         };
-        greeting.follows.is_none() && is_same
+        if greeting.follows.is_none() && is_same { Lineage::WroteIt } else { Lineage::Continues }
     }
 
-    fn learned(&self, node: &str, follows: Option<&str>, grouped: bool) {
+    fn learned(&self, greeting: &Welcome) {
+        if let Err(error) = self.masterships.learn(&greeting.masterships) {
+            tracing::warn!(target: "holdfast::receive", "{error}");
+        }
+        let Welcome { name: node, follows, grouped, .. } = greeting;
         let mut file = self.file.lock();
         // An address that is of no use here is as good as none.
-        let root = follows.map(|root| seen_from_here(&file.from, root).unwrap_or_default());
+        let root = follows.as_ref().map(|root| seen_from_here(&file.from, root).unwrap_or_default());
         // A standby in between may not know its master's group.
-        let grouped = grouped || (follows.is_some() && file.grouped);
-        let master = follows.is_none().then(|| node.to_owned());
+        let grouped = *grouped || (follows.is_some() && file.grouped);
+        let master = follows.is_none().then(|| node.clone());
         let learned = StandbyFile { root, grouped, master, ..file.clone() };
         if *file == learned {
             return;

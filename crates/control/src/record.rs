@@ -110,6 +110,9 @@ pub struct Record {
     /// The epoch in which this master became master after another one; it may have restarted since.
     #[serde(default, with = "epoch")]
     pub master_since: Epoch,
+    /// The newest epoch whose master was promoted although acknowledged commits might be lost.
+    #[serde(default, with = "epoch", skip_serializing_if = "is_none_yet")]
+    pub accepted: Epoch,
     /// The attempt that the last promotion was, so that one sent twice is one promotion.
     pub attempt: u64,
     /// The number of the last change of the sync set in this epoch.
@@ -294,6 +297,7 @@ fn found(command: &Command) -> Result<Record, Refusal> {
         members: members.clone(),
         lease: *lease,
         master_since: Epoch(0),
+        accepted: Epoch(0),
         attempt: 0,
         sync_change: 0,
         positions: BTreeMap::new(),
@@ -342,6 +346,7 @@ impl Record {
                 }
                 if *accept_loss {
                     self.positions.remove(node);
+                    self.accepted = self.epoch;
                 }
                 self.master = Some(*node);
                 self.mastership = Mastership::Serving { renewals: 0 };
@@ -553,6 +558,10 @@ impl Record {
     pub fn is_served_by(&self, node: NodeId, epoch: Epoch) -> bool {
         self.master == Some(node) && self.epoch == epoch && matches!(self.mastership, Mastership::Serving { .. })
     }
+}
+
+fn is_none_yet(epoch: &Epoch) -> bool {
+    *epoch == Epoch(0)
 }
 
 /// An epoch as a plain number.

@@ -263,9 +263,7 @@ mod tests {
             Some(Start { disk: DiskId(disk), number, mark, before: before.to_vec() })
         };
         let shown = |disk, number, mark| after(disk, number, mark, &[5, 5, 5]);
-        let meets = |starts: &Starts, start| {
-            starts.meet(node("b"), Shown { start, log: None }, Had::default()).is_ok()
-        };
+        let meets = |starts: &Starts, start| starts.meet(node("b"), Shown { start, log: None }, Had::default()).is_ok();
         assert!(meets(&starts, None) && meets(&starts, shown(8, 3, 5)) && meets(&starts, shown(8, 3, 5)));
         assert!(!meets(&starts, shown(8, 3, 6)), "the same number, another start");
         assert!(!meets(&starts, shown(8, 2, 5)), "a lower number");

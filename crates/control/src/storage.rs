@@ -18,8 +18,8 @@ use tokio::sync::watch;
 
 use crate::error::ControlError;
 use crate::journal::Journal;
-use crate::starts::LogEnd;
 use crate::raft::{Entry, LogId, StorageError, StorageIoError, Types, Vote};
+use crate::starts::LogEnd;
 
 /// Shared by its clones.
 #[derive(Clone)]

@@ -226,7 +226,8 @@ mod tests {
 
     #[tokio::test]
     async fn golden_welcome_with_and_without_the_address_of_links() {
-        let welcome = |link| Welcome { node: "a".parse().unwrap(), disk: DiskId(9), founded: true, start: None, log: None, link };
+        let welcome =
+            |link| Welcome { node: "a".parse().unwrap(), disk: DiskId(9), founded: true, start: None, log: None, link };
         let with = br#"{"node":"a","disk":9,"founded":true,"link":"h:1"}"#;
         let without = br#"{"node":"a","disk":9,"founded":true}"#;
         for (welcome, golden) in [(welcome(Some("h:1".to_owned())), &with[..]), (welcome(None), &without[..])] {

@@ -16,9 +16,9 @@ use holdfast_archive::{History, Store};
 use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
-    ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies, Masterships, NodeService,
-    Notify, OldMaster, OldMasterWatch, Promotion, Replaced, ReplicationStatus, RoleEvent, StandbyFile, TrailComparison,
-    follow_master, follow_record, notify_standby_dropped,
+    ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies, Masterships,
+    NodeService, Notify, OldMaster, OldMasterWatch, Promotion, Replaced, ReplicationStatus, RoleEvent, StandbyFile,
+    TrailComparison, follow_master, follow_record, notify_standby_dropped,
 };
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
@@ -135,17 +135,16 @@ impl Opening<'_> {
             let control = control.clone();
             let agreed_epoch = Arc::new(move || control.as_ref().map_or(Epoch(0), |control| control.epoch()));
             let followed = self.context.followed.clone();
-            let following =
-                Following::new(
-                    engine.clone(),
-                    dir.clone(),
-                    masterships.clone(),
-                    file,
-                    notify,
-                    certificates,
-                    agreed_epoch,
-                    followed,
-                );
+            let following = Following::new(
+                engine.clone(),
+                dir.clone(),
+                masterships.clone(),
+                file,
+                notify,
+                certificates,
+                agreed_epoch,
+                followed,
+            );
             // A moment of the past has no master.
             following.pause(config.restored.is_some());
             following

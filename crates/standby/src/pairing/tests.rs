@@ -62,7 +62,11 @@ fn where_to_go_on() {
     let forked = Finding::Forked { common: Some(tip(5000)) };
     assert_eq!(decide(end, Lsn(4000), forked, Lineage::Continues), Decision::CutBack(tip(5000)));
     assert_eq!(decide(end, Lsn(5000), forked, Lineage::Continues), Decision::CutBack(tip(5000)));
-    assert_eq!(reason(decide(end, Lsn(5001), forked, Lineage::Continues)), Reason::Diverged, "what was applied is never cut");
+    assert_eq!(
+        reason(decide(end, Lsn(5001), forked, Lineage::Continues)),
+        Reason::Diverged,
+        "what was applied is never cut"
+    );
     assert_eq!(reason(decide(end, Lsn(0), Finding::Forked { common: None }, Lineage::Continues)), Reason::Diverged);
     let empty = |answer| Finding::Copied { anchor: tip(300), answer };
     assert_eq!(decide(nothing, Lsn(0), empty(Answer::Yes), Lineage::Continues), Decision::Start(nothing));

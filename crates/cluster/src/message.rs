@@ -75,6 +75,8 @@ pub enum Ask {
     LinkOf { node: NodeId },
     SetLink { link: Option<String> },
     TellPositions { epoch: u32 },
+    /// An event of the server, for the supervisor's list.
+    Report { kind: String, text: String },
     Status,
     Events,
 }

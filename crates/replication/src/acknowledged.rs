@@ -4,7 +4,7 @@
 //! 7 67190784
 //! ```
 //! That is the epoch and the LSN. It is replaced twice a second while it grows, and when the role ends. A server that returns by
-//! itself keeps everything below it ([`crate::unattended`]).
+//! itself keeps everything below it ([`crate::by_itself`]).
 //!
 //! Failure: a file that cannot be read or has another form refuses an unattended return. One that cannot be written is reported;
 //! the one before stays, which may be lower.
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// The file's name.
-const NAME: &str = "acknowledged";
+pub const NAME: &str = "acknowledged";
 const WRITE_EVERY: Duration = Duration::from_millis(500);
 
 /// Up to where commits may have been acknowledged.

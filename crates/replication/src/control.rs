@@ -17,7 +17,10 @@
 //!
 //! Failure: without a majority a node neither starts as master nor is promoted; it logs that and retries.
 
+mod returning;
 mod takeover;
+
+pub use returning::ServingMaster;
 
 use crate::certificates::{Certificates, secure_members};
 use crate::link_address::seen_from_here;
@@ -79,6 +82,8 @@ pub struct Control {
     addresses: BTreeMap<NodeId, String>,
     /// The data directory.
     dir: PathBuf,
+    /// The group's member runs in this server's supervisor, which starts it again.
+    is_supervised: bool,
 }
 
 impl Control {
@@ -111,6 +116,7 @@ impl Control {
         let members: BTreeMap<NodeId, Role> = addresses.keys().map(|node| (*node, role(node))).collect();
         let data = members.iter().filter(|(node, role)| **role == Role::Data && **node != me);
         let others = data.map(|(node, _)| *node).collect();
+        let is_supervised = supervised.is_some();
         let handle: Arc<dyn ControlPlane> = match supervised {
             Some(plane) => {
                 plane.set_link(link);
@@ -125,7 +131,7 @@ impl Control {
                 Arc::new(ControlNode::start(config, machinery)?)
             }
         };
-        Ok(Some(Arc::new(Control { handle, me, others, addresses, dir: dir.to_owned() })))
+        Ok(Some(Arc::new(Control { handle, me, others, addresses, dir: dir.to_owned(), is_supervised })))
     }
 
     /// The sync set where none is configured: all other data nodes, so that any of them may be promoted.
@@ -392,7 +398,7 @@ impl Control {
     ) {
         let epoch = engine.trail().epoch();
         let (mut held, mut records) = (self.handle.lease_held(), self.handle.watch());
-        let (mut deposed, mut was_held) = (false, true);
+        let (mut deposed, mut was_held, mut returns) = (false, true, false);
         loop {
             let is_held = *held.borrow_and_update();
             if is_held != std::mem::replace(&mut was_held, is_held) && !deposed {
@@ -429,6 +435,11 @@ impl Control {
                 drop(self.handle.release(epoch).await);
                 // Last: it asks for an address, and the promotion does not wait for that.
                 self.report_deposed(&record, epoch, &notify).await;
+            }
+            if deposed && self.is_supervised && !returns && self.serving_other(epoch).is_some() {
+                returns = true;
+                // An error means that the role ends already.
+                drop(events.send(RoleEvent::Return));
             }
             tokio::select! {
                 _ = held.changed() => {}

@@ -26,7 +26,7 @@ use crate::rejoin_command::rejoin_command;
 use crate::role::RoleEvent;
 use crate::trail_comparison::TrailComparison;
 use holdfast_control::{
-    Change, Config as ControlConfig, ControlError, ControlNode, ControlPlane, LeaseTerms, Machinery, Mastership,
+    Basis, Change, Config as ControlConfig, ControlError, ControlNode, ControlPlane, LeaseTerms, Machinery, Mastership,
     NodeId, Position, Promotion, Quorum, Record, Refusal, Role, TcpTransport,
 };
 use holdfast_engine::Engine;
@@ -79,6 +79,8 @@ pub struct Control {
     addresses: BTreeMap<NodeId, String>,
     /// The data directory.
     dir: PathBuf,
+    /// The member runs in a supervisor's process: the servers that the record names promote themselves.
+    is_supervised: bool,
 }
 
 impl Control {
@@ -111,6 +113,7 @@ impl Control {
         let members: BTreeMap<NodeId, Role> = addresses.keys().map(|node| (*node, role(node))).collect();
         let data = members.iter().filter(|(node, role)| **role == Role::Data && **node != me);
         let others = data.map(|(node, _)| *node).collect();
+        let is_supervised = supervised.is_some();
         let handle: Arc<dyn ControlPlane> = match supervised {
             Some(plane) => {
                 plane.set_link(link);
@@ -125,7 +128,7 @@ impl Control {
                 Arc::new(ControlNode::start(config, machinery)?)
             }
         };
-        Ok(Some(Arc::new(Control { handle, me, others, addresses, dir: dir.to_owned() })))
+        Ok(Some(Arc::new(Control { handle, me, others, addresses, dir: dir.to_owned(), is_supervised })))
     }
 
     /// The sync set where none is configured: all other data nodes, so that any of them may be promoted.
@@ -170,9 +173,14 @@ impl Control {
         trail_end: Option<Position>,
         accept_loss: bool,
     ) -> Result<Epoch, ControlSetupError> {
-        let mut warned = false;
+        let (mut warned, mut waits_for) = (false, None);
         loop {
             match self.promote_unless_other(trail_end, accept_loss).await {
+                Err(ControlSetupError::Control(ControlError::Refused(refusal)))
+                    if self.is_supervised && self.waits_after(&refusal, &mut waits_for) =>
+                {
+                    tokio::time::sleep(RETRY).await;
+                }
                 Err(ControlSetupError::Control(error)) if may_pass(&error) => {
                     if !std::mem::replace(&mut warned, true) {
                         tracing::warn!(
@@ -201,15 +209,17 @@ impl Control {
         }
         let epoch_at_least = Epoch(trail_end.map_or(0, |end| end.epoch.0) + 1);
         let (node, expected_epoch) = (self.me, record.epoch);
-        Ok(self.handle.promote(Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end }).await?)
+        let basis = if self.is_supervised { Basis::Starts } else { Basis::Asked };
+        let promotion = Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis };
+        Ok(self.handle.promote(promotion).await?)
     }
 
     /// Makes this standby the master. Returns the new epoch.
-    pub async fn promote(&self, trail_end: Position, accept_loss: bool) -> Result<Epoch, ControlError> {
+    pub async fn promote(&self, trail_end: Position, accept_loss: bool, basis: Basis) -> Result<Epoch, ControlError> {
         let record = self.handle.look().await?;
         let epoch_at_least = Epoch(trail_end.epoch.0 + 1);
         let (node, expected_epoch, trail_end) = (self.me, record.epoch, Some(trail_end));
-        self.handle.promote(Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end }).await
+        self.handle.promote(Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis }).await
     }
 
     /// See [`ControlPlane::tell_positions`].

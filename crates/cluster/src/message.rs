@@ -22,7 +22,7 @@
 //! Failure: bytes that are no message, and longer ones, end the connection; what waited for an answer is asked again on the next
 //! one, or reported as unknown.
 
-use holdfast_control::{Compared, ControlError, NodeId, Position, Promotion, Record, Refusal, Role, TrailTip};
+use holdfast_control::{Basis, Compared, ControlError, NodeId, Position, Promotion, Record, Refusal, Role, TrailTip};
 use holdfast_types::Epoch;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -67,29 +67,62 @@ pub struct TrailState {
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
     Look,
-    Promote { node: NodeId, expected_epoch: u32, epoch_at_least: u32, accept_loss: bool, trail_end: Option<Position> },
-    Shrink { epoch: u32, node: NodeId, change: u64 },
-    Grow { epoch: u32, node: NodeId, change: u64 },
-    NameQuorum { epoch: u32, standbys: BTreeSet<NodeId>, needed: usize, change: u64 },
-    Release { epoch: u32 },
-    LinkOf { node: NodeId },
-    SetLink { link: Option<String> },
-    TellPositions { epoch: u32 },
+    Promote {
+        node: NodeId,
+        expected_epoch: u32,
+        epoch_at_least: u32,
+        accept_loss: bool,
+        trail_end: Option<Position>,
+        #[serde(default)]
+        basis: Basis,
+    },
+    Shrink {
+        epoch: u32,
+        node: NodeId,
+        change: u64,
+    },
+    Grow {
+        epoch: u32,
+        node: NodeId,
+        change: u64,
+    },
+    NameQuorum {
+        epoch: u32,
+        standbys: BTreeSet<NodeId>,
+        needed: usize,
+        change: u64,
+    },
+    Release {
+        epoch: u32,
+    },
+    LinkOf {
+        node: NodeId,
+    },
+    SetLink {
+        link: Option<String>,
+    },
+    TellPositions {
+        epoch: u32,
+    },
     /// An event of the server, for the supervisor's list.
-    Report { kind: String, text: String },
+    Report {
+        kind: String,
+        text: String,
+    },
     Status,
     Events,
 }
 
 impl Ask {
     pub fn promote(promotion: Promotion) -> Ask {
-        let Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end } = promotion;
+        let Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis } = promotion;
         Ask::Promote {
             node,
             expected_epoch: expected_epoch.0,
             epoch_at_least: epoch_at_least.0,
             accept_loss,
             trail_end,
+            basis,
         }
     }
 
@@ -248,9 +281,10 @@ pub fn promotion(
     epoch_at_least: u32,
     accept_loss: bool,
     trail_end: Option<Position>,
+    basis: Basis,
 ) -> Promotion {
     let (expected_epoch, epoch_at_least) = (Epoch(expected_epoch), Epoch(epoch_at_least));
-    Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end }
+    Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis }
 }
 
 fn invalid(why: &'static str) -> io::Error {
@@ -327,7 +361,7 @@ mod tests {
         let [a, b]: [NodeId; 2] = ["a", "b"].map(|name| name.parse().unwrap());
         let end = Position { epoch: Epoch(3), lsn: 900 };
         let trail = TrailState { end, positions: BTreeMap::from([(a, 900), (b, 800)]) };
-        let promotion = promotion(a, 2, 3, false, Some(end));
+        let promotion = promotion(a, 2, 3, false, Some(end), Basis::Starts);
         let sent = [
             ToSupervisor::Hello { version: 1, from: Caller::Server { pid: 5, start: 6, link: None } },
             ToSupervisor::Hello { version: 1, from: Caller::Command },
@@ -339,7 +373,7 @@ mod tests {
         let texts = [
             r#"{"hello":{"version":1,"from":{"server":{"pid":5,"start":6,"link":null}}}}"#,
             r#"{"hello":{"version":1,"from":"command"}}"#,
-            r#"{"ask":{"id":1,"ask":{"promote":{"node":"a","expected_epoch":2,"epoch_at_least":3,"accept_loss":false,"trail_end":{"epoch":3,"lsn":900}}}}}"#,
+            r#"{"ask":{"id":1,"ask":{"promote":{"node":"a","expected_epoch":2,"epoch_at_least":3,"accept_loss":false,"trail_end":{"epoch":3,"lsn":900},"basis":"starts"}}}}"#,
             r#"{"ask":{"id":2,"ask":{"shrink":{"epoch":3,"node":"b","change":4}}}}"#,
             r#"{"trail":{"end":{"epoch":3,"lsn":900},"positions":{"a":900,"b":800}}}"#,
             r#"{"told":{"id":3,"told":{"compared":{"Ok":"has_all"}}}}"#,

@@ -25,7 +25,7 @@ use crate::id::{DiskId, NodeId};
 use crate::lease::{Lease, LeaseTerms, WaitOut};
 use crate::machine::Published;
 use crate::peers::Peers;
-use crate::plane::Promotion;
+use crate::plane::{Basis, Promotion};
 use crate::raft::{Peer, Raft, Runtime};
 use crate::record::{Answer, Command, Mastership, RECORD_VERSION_GRANTS, Record, Refusal, Role};
 use crate::server::PROPOSAL_TIMEOUT;
@@ -155,13 +155,28 @@ impl Core {
     /// Deposes the old master, waits until its lease is over on every allowed clock, compares where the sync set is a
     /// quorum ([`crate::compare`]), and promotes.
     pub async fn promote(self: &Arc<Core>, promotion: Promotion) -> Result<Epoch, ControlError> {
-        let Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end } = promotion;
+        let Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis } = promotion;
         if !accept_loss {
             self.check_not_rolled_back(expected_epoch, trail_end).await?;
             self.check_before(expected_epoch, node).await?;
         }
-        let depose = Command::Depose { expected_epoch, successor: node, accept_loss };
-        let deposed = self.propose(depose, PATIENCE).await?;
+        let depose = |seen| Command::Depose { expected_epoch, successor: node, accept_loss, seen };
+        let deposed = match basis {
+            Basis::Asked => self.propose(depose(None), PATIENCE).await?,
+            Basis::Named | Basis::Starts => {
+                let record = self.propose(Command::Look, PATIENCE).await?;
+                if record.epoch != expected_epoch {
+                    return Err(Refusal::StaleEpoch { expected: expected_epoch.0, found: record.epoch.0 }.into());
+                }
+                match record.successor() {
+                    Some(named) if named == node => record,
+                    Some(other) => return Err(Refusal::OtherSuccessor(other).into()),
+                    None if basis == Basis::Named => return Err(Refusal::NotDeposed.into()),
+                    // Tried again, it would be refused by its own first attempt; the next promotion finds the node named.
+                    None => self.propose(depose(Some(record.revision)), PATIENCE).await?,
+                }
+            }
+        };
         if !accept_loss && node == self.me {
             // The record above may have been old.
             self.check_position(&deposed, trail_end)?;

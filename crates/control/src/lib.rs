@@ -25,7 +25,7 @@
 //! # Use
 //!
 //! ```no_run
-//! use holdfast_control::{Config, ControlNode, ControlPlane, LeaseTerms, Machinery, Promotion, Role, TcpTransport};
+//! use holdfast_control::{Config, ControlNode, ControlPlane, Basis, LeaseTerms, Machinery, Promotion, Role, TcpTransport};
 //! use std::collections::BTreeMap;
 //! use std::sync::Arc;
 //!
@@ -53,6 +53,7 @@
 //!         expected_epoch: record.epoch,
 //!         epoch_at_least: holdfast_types::Epoch(trail_epoch.0 + 1),
 //!         accept_loss: false,
+//!         basis: Basis::Starts,
 //!         trail_end: None, // or where this node's trail ends, so that an older copy is noticed
 //!     })
 //!     .await?;
@@ -104,7 +105,7 @@ pub use error::ControlError;
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{LEASE_MS_BY_GRANTS, Lease, LeasePage, LeaseTerms};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};
-pub use plane::{Change, ControlPlane, Promotion, Quorum};
+pub use plane::{Basis, Change, ControlPlane, Promotion, Quorum};
 pub use record::{Becomes, Command, Mastership, Position, RECORD_VERSION_GRANTS, Record, Refusal, Role, apply};
 pub use sync_members::SyncMembers;
 pub use trail_tip::{Compared, ComparedTrail, TrailTip, judge};

@@ -1,5 +1,6 @@
 //! The control plane as the server sees it.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,6 +14,19 @@ use crate::lease::Lease;
 use crate::record::{Position, Record};
 use crate::trail_tip::ComparedTrail;
 
+/// What a promotion is based on.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// A person has asked for it: the master is deposed, and another successor is replaced.
+    #[default]
+    Asked,
+    /// The record names the node as the successor. Refused when it names another one by now; no master is deposed.
+    Named,
+    /// The server starts and was the last master. Refused while another node is named, or when the record has changed since.
+    Starts,
+}
+
 /// The node to promote, and the assumptions of the promotion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promotion {
@@ -25,6 +39,7 @@ pub struct Promotion {
     pub accept_loss: bool,
     /// The newest epoch that this node's trail knows and the end of what it has on its disk; `None`: it has no trail.
     pub trail_end: Option<Position>,
+    pub basis: Basis,
 }
 
 /// The standbys that commits wait for, if it is not all of them.

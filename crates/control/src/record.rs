@@ -7,6 +7,7 @@
 //! | Found | any | the same group | unchanged, done |
 //! | Depose | Serving | successor is a data member of the sync set, or loss is accepted | Deposed; renewals are over |
 //! | Depose | Deposed, Free | as for Serving | the same state with this successor |
+//! | Depose with `seen` | any | as above; the record has had no change since that revision, not even a renewal | as above |
 //! | Promote | Deposed, Free | by the successor, waited long enough, another was master; out of a quorum: compared with enough others | Serving in a higher epoch, sync set {master} |
 //! | Promote | Deposed, Free | as above, by the last master itself | Serving in a higher epoch, the sync set as it was |
 //! | Promote | any | the same attempt again | unchanged, done |
@@ -150,6 +151,9 @@ pub enum Command {
         successor: NodeId,
         /// The successor need not be in the sync set: what only the old master has is given up.
         accept_loss: bool,
+        /// No person has asked for it: it was decided on the record of this revision, and counts for no later one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seen: Option<u64>,
     },
     /// Makes a node master of the next epoch, at least `epoch_at_least` (its trail may have seen higher ones).
     Promote {
@@ -310,8 +314,11 @@ impl Record {
             Command::Look => Ok(()),
             Command::Found { group, .. } if *group == self.group => Ok(()),
             Command::Found { .. } => Err(Refusal::OtherGroup),
-            Command::Depose { expected_epoch, successor, accept_loss } => {
+            Command::Depose { expected_epoch, successor, accept_loss, seen } => {
                 self.expect(*expected_epoch)?;
+                if let Some(seen) = seen.filter(|seen| *seen != self.revision) {
+                    return Err(Refusal::Moved { seen, found: self.revision });
+                }
                 self.eligible(*successor, *accept_loss)?;
                 self.mastership = self.deposed_for(*successor);
                 Ok(())
@@ -551,6 +558,15 @@ impl Record {
             Some(master) if master != node => format!("; {master} is the master"),
             Some(_) if !others.is_empty() => format!("; to be promoted in its place: {}", others.join(" or ")),
             _ => String::new(),
+        }
+    }
+
+    /// The node that is to be promoted next.
+    pub fn successor(&self) -> Option<NodeId> {
+        match self.mastership {
+            Mastership::Serving { .. } => None,
+            Mastership::Free { successor } => successor,
+            Mastership::Deposed { successor, .. } => Some(successor),
         }
     }
 

@@ -13,7 +13,7 @@ fn founding(version: u16, lease: LeaseTerms) -> Command {
 }
 
 fn depose(epoch: u32, successor: &str) -> Command {
-    Command::Depose { expected_epoch: Epoch(epoch), successor: node(successor), accept_loss: false }
+    Command::Depose { expected_epoch: Epoch(epoch), successor: node(successor), accept_loss: false, seen: None }
 }
 
 fn promote(epoch: u32, name: &str, waited_ms: u64, becomes: Option<Becomes>) -> Command {

@@ -13,7 +13,7 @@ fn founding() -> Command {
 }
 
 fn depose(epoch: u32, successor: &str) -> Command {
-    Command::Depose { expected_epoch: Epoch(epoch), successor: node(successor), accept_loss: false }
+    Command::Depose { expected_epoch: Epoch(epoch), successor: node(successor), accept_loss: false, seen: None }
 }
 
 fn promote(epoch: u32, name: &str, waited_ms: u64) -> Command {
@@ -351,6 +351,21 @@ fn golden_commands() {
         assert_eq!(serde_json::to_string(&command).unwrap(), text);
         assert_eq!(serde_json::from_str::<Command>(text).unwrap(), command);
     }
+}
+
+#[test]
+fn a_depose_that_no_person_asked_for_counts_for_the_record_it_was_decided_on_only() {
+    let mut record = after(&[founding(), depose(0, "a"), promote(0, "a", 0), grow(1, "a", "b")]);
+    let seen = record.as_ref().unwrap().revision;
+    let automatic =
+        |seen| Command::Depose { expected_epoch: Epoch(1), successor: node("b"), accept_loss: false, seen: Some(seen) };
+    // A renewal alone shows that the master serves.
+    apply(&mut record, &renew(1, "a")).unwrap();
+    let refused = apply(&mut record, &automatic(seen));
+    assert_eq!(refused, Err(Refusal::Moved { seen, found: seen + 1 }));
+    assert_eq!(record.as_ref().unwrap().successor(), None);
+    apply(&mut record, &automatic(seen + 1)).unwrap();
+    assert_eq!(record.as_ref().unwrap().successor(), Some(node("b")));
 }
 
 fn has(epoch: u32, by: &str, positions: &[(&str, u64)]) -> Command {

@@ -28,6 +28,8 @@ pub enum Refusal {
     NotCompared(NodeId),
     #[error("{needed} of {standbys} standbys are not a quorum")]
     BadQuorum { needed: usize, standbys: usize },
+    #[error("the record has changed since revision {seen}, it has revision {found}; decide again")]
+    Moved { seen: u64, found: u64 },
     #[error("the master has not been deposed yet")]
     NotDeposed,
     #[error("{0} was named as the successor meanwhile; check the status and retry")]

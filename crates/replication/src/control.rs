@@ -29,7 +29,7 @@ use crate::rejoin_command::rejoin_command;
 use crate::role::RoleEvent;
 use crate::trail_comparison::TrailComparison;
 use holdfast_control::{
-    Change, Config as ControlConfig, ControlError, ControlNode, ControlPlane, LeaseTerms, Machinery, Mastership,
+    Basis, Change, Config as ControlConfig, ControlError, ControlNode, ControlPlane, LeaseTerms, Machinery, Mastership,
     NodeId, Position, Promotion, Quorum, Record, Refusal, Role, TcpTransport,
 };
 use holdfast_engine::Engine;
@@ -82,7 +82,8 @@ pub struct Control {
     addresses: BTreeMap<NodeId, String>,
     /// The data directory.
     dir: PathBuf,
-    /// The group's member runs in this server's supervisor, which starts it again.
+    /// The member runs in a supervisor's process: the servers that the record names promote themselves. A deposed
+    /// master returns by itself.
     is_supervised: bool,
 }
 
@@ -176,9 +177,14 @@ impl Control {
         trail_end: Option<Position>,
         accept_loss: bool,
     ) -> Result<Epoch, ControlSetupError> {
-        let mut warned = false;
+        let (mut warned, mut waits_for) = (false, None);
         loop {
             match self.promote_unless_other(trail_end, accept_loss).await {
+                Err(ControlSetupError::Control(ControlError::Refused(refusal)))
+                    if self.is_supervised && self.waits_after(&refusal, &mut waits_for) =>
+                {
+                    tokio::time::sleep(RETRY).await;
+                }
                 Err(ControlSetupError::Control(error)) if may_pass(&error) => {
                     if !std::mem::replace(&mut warned, true) {
                         tracing::warn!(
@@ -207,15 +213,17 @@ impl Control {
         }
         let epoch_at_least = Epoch(trail_end.map_or(0, |end| end.epoch.0) + 1);
         let (node, expected_epoch) = (self.me, record.epoch);
-        Ok(self.handle.promote(Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end }).await?)
+        let basis = if self.is_supervised { Basis::Starts } else { Basis::Asked };
+        let promotion = Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis };
+        Ok(self.handle.promote(promotion).await?)
     }
 
     /// Makes this standby the master. Returns the new epoch.
-    pub async fn promote(&self, trail_end: Position, accept_loss: bool) -> Result<Epoch, ControlError> {
+    pub async fn promote(&self, trail_end: Position, accept_loss: bool, basis: Basis) -> Result<Epoch, ControlError> {
         let record = self.handle.look().await?;
         let epoch_at_least = Epoch(trail_end.epoch.0 + 1);
         let (node, expected_epoch, trail_end) = (self.me, record.epoch, Some(trail_end));
-        self.handle.promote(Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end }).await
+        self.handle.promote(Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis }).await
     }
 
     /// See [`ControlPlane::tell_positions`].

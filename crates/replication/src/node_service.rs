@@ -28,12 +28,13 @@ use crate::identity_file::IdentityFile;
 use crate::kept_copies::KeptCopies;
 use crate::masterships::Masterships;
 use crate::notify::Notify;
+use crate::promoting::Promoting;
 use crate::rejoin_command::rejoin_command;
 use crate::replaced::Replaced;
 use crate::role::{Promotion, RoleEvent};
 use crate::status::ReplicationStatus;
 use crate::sync_watch::InSync;
-use holdfast_control::{ControlError, Position};
+use holdfast_control::{Basis, ControlError, Position};
 use holdfast_engine::{Engine, RESTORING};
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
@@ -72,6 +73,8 @@ pub struct NodeService {
     /// What stays outside of the data directory, without the standbys that are registered.
     pub identity_file: IdentityFile,
     pub copies: Arc<KeptCopies>,
+    /// One promotion at a time.
+    pub promoting: Promoting,
 }
 
 impl NodeService {
@@ -268,6 +271,7 @@ impl Master for NodeService {
     fn promote(&self, accept_divergence: bool) -> Result<String, Refusal> {
         let Some(following) = &self.following else { return self.is_master_already() };
         self.can_be_promoted(following)?;
+        let _promoting = self.promoting.begin()?;
         // Read now: what the group does next may end the link.
         let accepted_loss = accept_divergence.then(|| {
             let epoch = self.engine.trail().epoch();
@@ -277,8 +281,9 @@ impl Master for NodeService {
         if let Some(control) = &self.control {
             let trail = self.engine.trail();
             let end = Position { epoch: trail.epoch(), lsn: trail.durable().0 };
-            let agreed =
-                tokio::task::block_in_place(|| Handle::current().block_on(control.promote(end, accept_divergence)));
+            let agreed = tokio::task::block_in_place(|| {
+                Handle::current().block_on(control.promote(end, accept_divergence, Basis::Asked))
+            });
             epoch = Some(agreed.map_err(|error| Refusal::new(Reason::NotSafe, error.to_string(), advice_for(&error)))?);
         } else if !accept_divergence {
             if following.is_grouped() {
@@ -306,6 +311,7 @@ impl Master for NodeService {
         let replaced = is_replaced.then(|| Replaced { address: following.master(), name });
         let promotion = Promotion { epoch, accepted_loss, replaced, reply };
         self.events.send(RoleEvent::Promote(promotion)).map_err(|_| stopping())?;
+        self.promoting.role_ends();
         match tokio::task::block_in_place(|| answer.recv_timeout(PROMOTION_MAX)) {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(why)) => Err(failed(why)),
@@ -352,7 +358,7 @@ impl NodeService {
     }
 
     /// Refuses a promotion that cannot succeed, before any node is deposed for it.
-    fn can_be_promoted(&self, following: &Following) -> Result<(), Refusal> {
+    pub(crate) fn can_be_promoted(&self, following: &Following) -> Result<(), Refusal> {
         let refuse = |message: String, advice: &str| Err(Refusal::new(Reason::NotSafe, message, advice));
         if self.dir.join(RESTORING).exists() {
             let message = "this server shows a moment of the past, for reading only".to_owned();

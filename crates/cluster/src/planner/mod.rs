@@ -106,7 +106,7 @@ impl Step {
     pub fn command(self, record: &Record) -> Option<Command> {
         match (self, record.master) {
             (Step::Depose { successor }, _) => {
-                Some(Command::Depose { expected_epoch: record.epoch, successor, accept_loss: false })
+                Some(Command::Depose { expected_epoch: record.epoch, successor, accept_loss: false, seen: None })
             }
             (Step::HandOver { successor }, Some(by)) => Some(Command::HandOver { epoch: record.epoch, by, successor }),
             _ => None,

@@ -17,7 +17,10 @@ fn founded(names: &str) -> Record {
     let mut record = None;
     apply(&mut record, &Command::Found { version, group: 7, members, lease }).unwrap();
     let mut record = record.unwrap();
-    done(&mut record, &Command::Depose { expected_epoch: Epoch(0), successor: node("a"), accept_loss: false });
+    done(
+        &mut record,
+        &Command::Depose { expected_epoch: Epoch(0), successor: node("a"), accept_loss: false, seen: None },
+    );
     done(&mut record, &promote("a", Epoch(0)));
     for (change, name) in (1..).zip(names.chars().skip(1)) {
         let (epoch, by, node) = (Epoch(1), node("a"), node(&name.to_string()));
@@ -238,7 +241,9 @@ impl Draw {
         let members: Vec<NodeId> = record.sync_set.members().iter().copied().collect();
         let successor = members[self.below(members.len() as u64) as usize];
         match self.below(8) {
-            0 => done(&mut record, &Command::Depose { expected_epoch: epoch, successor, accept_loss: false }),
+            0 => {
+                done(&mut record, &Command::Depose { expected_epoch: epoch, successor, accept_loss: false, seen: None })
+            }
             1 => done(&mut record, &Command::HandOver { epoch, by, successor }),
             2 => done(&mut record, &Command::Release { epoch, by }),
             _ => {}

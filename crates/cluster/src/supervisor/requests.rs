@@ -241,8 +241,8 @@ impl Supervisor {
         let nothing = |()| Done::Nothing;
         match ask {
             Ask::Look => control.look().await.map(|record| Done::Record(Box::new(record))),
-            Ask::Promote { node, expected_epoch, epoch_at_least, accept_loss, trail_end } => {
-                let promotion = promotion(node, expected_epoch, epoch_at_least, accept_loss, trail_end);
+            Ask::Promote { node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis } => {
+                let promotion = promotion(node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis);
                 self.promote(promotion, server).await.map(|epoch| Done::Epoch(epoch.0))
             }
             Ask::Shrink { epoch, node, change } => {

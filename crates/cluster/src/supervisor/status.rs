@@ -23,6 +23,7 @@ impl Supervisor {
             "record": record.as_ref().map(|record| json!({
                 "epoch": record.epoch.0,
                 "master": record.master.as_ref().map(text),
+                "successor": record.successor().as_ref().map(text),
                 "serving": matches!(record.mastership, Mastership::Serving { .. }),
                 "sync_set": record.sync_set.members().iter().map(text).collect::<Vec<_>>(),
                 "lease_ms": record.lease.lease_ms,

@@ -20,7 +20,7 @@ use crate::error::ControlError;
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
 use crate::node::{Config, ControlHandle, Machinery, Member};
-use crate::plane::{ControlPlane, Promotion};
+use crate::plane::{Basis, ControlPlane, Promotion};
 use crate::record::{Position, Role};
 
 /// Nodes with data where there is a witness, which is the last.
@@ -238,6 +238,7 @@ pub async fn promote_from(
     trail_end: Option<Position>,
 ) -> Result<Epoch, ControlError> {
     let expected_epoch = handle.look().await?.epoch;
-    let promotion = Promotion { node: me, expected_epoch, epoch_at_least: Epoch(0), accept_loss, trail_end };
+    let promotion =
+        Promotion { node: me, expected_epoch, epoch_at_least: Epoch(0), accept_loss, trail_end, basis: Basis::Asked };
     handle.promote(promotion).await
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use holdfast_control::{
-    BootClock, Config, ControlHandle, ControlNode, ControlPlane, LeaseClock, LeaseTerms, Machinery, NodeId, Promotion,
-    Role, TcpTransport,
+    Basis, BootClock, Config, ControlHandle, ControlNode, ControlPlane, LeaseClock, LeaseTerms, Machinery, NodeId,
+    Promotion, Role, TcpTransport,
 };
 use holdfast_seams::RealDisk;
 use holdfast_seams::testing::port;
@@ -39,7 +39,14 @@ async fn promote(control: &ControlHandle, node: NodeId) -> Epoch {
     loop {
         if let Ok(record) = control.look().await {
             let (expected_epoch, epoch_at_least) = (record.epoch, Epoch(0));
-            let promotion = Promotion { node, expected_epoch, epoch_at_least, accept_loss: true, trail_end: None };
+            let promotion = Promotion {
+                node,
+                expected_epoch,
+                epoch_at_least,
+                accept_loss: true,
+                trail_end: None,
+                basis: Basis::Asked,
+            };
             if let Ok(epoch) = control.promote(promotion).await {
                 return epoch;
             }

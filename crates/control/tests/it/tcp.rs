@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_control::{
-    Config, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery, NodeId, Promotion, Refusal,
-    Role, TcpTransport,
+    Basis, Config, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery, NodeId, Promotion,
+    Refusal, Role, TcpTransport,
 };
 use holdfast_seams::RealDisk;
 use holdfast_seams::testing::port;
@@ -61,7 +61,14 @@ async fn promote(control: &ControlHandle, me: &str) -> Epoch {
         let record = control.look().await?;
         let epoch_at_least = Epoch(record.epoch.0 + 10);
         let (node, expected_epoch) = (node(me), record.epoch);
-        let promotion = Promotion { node, expected_epoch, epoch_at_least, accept_loss: false, trail_end: None };
+        let promotion = Promotion {
+            node,
+            expected_epoch,
+            epoch_at_least,
+            accept_loss: false,
+            trail_end: None,
+            basis: Basis::Asked,
+        };
         match control.promote(promotion).await {
             Ok(epoch) => {
                 assert_eq!(epoch, epoch_at_least);

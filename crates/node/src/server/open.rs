@@ -17,8 +17,8 @@ use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
     ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies, Masterships,
-    NodeService, Notify, OldMaster, OldMasterWatch, Promotion, Replaced, ReplicationStatus, RoleEvent, StandbyFile,
-    TrailComparison, follow_master, follow_record, notify_standby_dropped,
+    NodeService, Notify, OldMaster, OldMasterWatch, Promoting, Promotion, Replaced, ReplicationStatus, RoleEvent,
+    StandbyFile, TrailComparison, follow_master, follow_record, notify_standby_dropped, promote_when_named,
 };
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
@@ -60,6 +60,7 @@ struct Links {
     in_sync: Arc<InSync>,
     notify: Notify,
     copies: Arc<KeptCopies>,
+    service: Arc<NodeService>,
 }
 
 impl Opening<'_> {
@@ -166,16 +167,18 @@ impl Opening<'_> {
             masterships,
             identity_file,
             copies: copies.clone(),
+            promoting: Promoting::default(),
         };
+        let service = Arc::new(service);
         service.keep_identity();
         let governor = GovernorOptions { lag_bytes_max: config.standby_lag_bytes_max, ..GovernorOptions::default() };
         let sync_set = sync_set(config, control.as_deref())?;
-        let hub = Hub::new(Arc::new(service), link_options(config), sync_set, Governor::new(governor));
+        let hub = Hub::new(service.clone(), link_options(config), sync_set, Governor::new(governor));
         following.iter().for_each(|following| following.set_hub(&hub));
         let keep_bytes_max = config.archive_keep_bytes_max;
         let timeout = Duration::from_millis(config.archive_timeout_ms);
         let archiver = store.map(|store| Archiver::new(engine.clone(), store, notify.clone(), keep_bytes_max, timeout));
-        Ok(Links { hub, following, archiver, in_sync, notify, copies })
+        Ok(Links { hub, following, archiver, in_sync, notify, copies, service })
     }
 
     /// The masterships of the directory's history, with the one that begins now.
@@ -200,7 +203,7 @@ impl Opening<'_> {
         mirror: Option<&Mirror>,
         stopping: watch::Receiver<bool>,
     ) -> Vec<JoinHandle<()>> {
-        let Links { hub, following, archiver, in_sync, notify, .. } = links;
+        let Links { hub, following, archiver, in_sync, notify, service, .. } = links;
         let backing_up = self.spawn_backups(engine, &notify, &stopping);
         let archiving = archiver.map(|archiver| self.links.spawn(archiver.run(stopping.clone())));
         let mut tasks = match following {
@@ -208,8 +211,9 @@ impl Opening<'_> {
                 let options = link_options(&self.context.config);
                 let record = self.context.control.clone();
                 let record = record.map(|control| follow_record(control, following.clone(), stopping.clone()));
+                let named = promote_when_named(service, stopping.clone());
                 let task = follow_master(following, options, draw_instance(), stopping, self.events.clone());
-                let mut tasks = vec![self.links.spawn(task)];
+                let mut tasks = vec![self.links.spawn(task), self.links.spawn(named)];
                 tasks.extend(record.map(|task| self.links.spawn(task)));
                 tasks
             }

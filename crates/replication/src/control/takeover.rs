@@ -1,4 +1,14 @@
-//! What a master knows about its own takeover: whether another node can have what it commits.
+//! Takeovers without a command: a server that the record names as the successor promotes itself, and a server that starts waits
+//! while another one is named. Both only under supervisors, whose groups name successors by themselves.
+//!
+//! | the record | a standby | a server that starts and was the last master |
+//! |---|---|---|
+//! | names this node | promotes itself, and tries again as long as it is named | is promoted |
+//! | names another node | follows | waits |
+//! | says that this node is the master, and names none | names itself, and is promoted: its promotion was lost or has failed | the same |
+//! | names none | follows | names itself, and is promoted |
+//!
+//! What a new master knows about its takeover, whether another node can have what it commits:
 //!
 //! | the record, as this node knows it | another standby could follow | the node is alone |
 //! |---|---|---|
@@ -10,10 +20,29 @@
 //! Failure: a record that is too old says no; then commits wait for `standby_timeout_ms`, as after any other start.
 
 use super::{ADDRESS_MAX, Control};
-use holdfast_control::{NodeId, Record};
+use holdfast_control::{Basis, NodeId, Record, Refusal};
 use holdfast_types::Epoch;
 
 impl Control {
+    /// Whether this standby is to promote itself by the record as this node knows it, and on what basis.
+    pub fn own_promotion(&self) -> Option<Basis> {
+        let record = self.handle.record().filter(|_| self.is_supervised)?;
+        own_promotion(&record, self.me)
+    }
+
+    /// Whether a server that starts is to try again after this refusal. `waits_for`: the successor of which that was reported.
+    pub(super) fn waits_after(&self, refusal: &Refusal, waits_for: &mut Option<NodeId>) -> bool {
+        if let Refusal::OtherSuccessor(successor) = refusal
+            && waits_for.replace(*successor) != Some(*successor)
+        {
+            tracing::warn!(
+                "this server was the last master and waits: {successor} is named as its successor; see holdfast cluster status"
+            );
+        }
+        // The others: the record has moved while it was looked at.
+        matches!(refusal, Refusal::OtherSuccessor(_) | Refusal::Moved { .. } | Refusal::StaleEpoch { .. })
+    }
+
     /// Whether no other node can follow this master yet, which took over in `epoch`; see the module's table.
     pub async fn took_over_alone(&self, epoch: Epoch) -> bool {
         let record = self.handle.record();
@@ -32,6 +61,13 @@ impl Control {
     }
 }
 
+fn own_promotion(record: &Record, me: NodeId) -> Option<Basis> {
+    match record.successor() {
+        Some(named) => (named == me).then_some(Basis::Named),
+        None => (record.master == Some(me)).then_some(Basis::Starts),
+    }
+}
+
 /// Whether `me` became the master of this epoch in place of another node, and is the whole sync set. A master that restarts has
 /// a newer epoch than its takeover.
 fn is_alone_since_takeover(record: &Record, me: NodeId, epoch: Epoch) -> bool {
@@ -41,8 +77,8 @@ fn is_alone_since_takeover(record: &Record, me: NodeId, epoch: Epoch) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_alone_since_takeover;
-    use holdfast_control::{Command, LeaseTerms, NodeId, Record, Role, apply};
+    use super::{is_alone_since_takeover, own_promotion};
+    use holdfast_control::{Basis, Command, LeaseTerms, NodeId, Record, Role, apply};
     use holdfast_types::Epoch;
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +90,7 @@ mod tests {
     }
 
     fn deposes(successor: NodeId, epoch: u32) -> Command {
-        Command::Depose { expected_epoch: Epoch(epoch), successor, accept_loss: false }
+        Command::Depose { expected_epoch: Epoch(epoch), successor, accept_loss: false, seen: None }
     }
 
     fn promotes(node: NodeId, epoch: u32) -> Command {
@@ -87,6 +123,14 @@ mod tests {
         // It restarts: its standby may be on its way.
         let restarts = [&commands[..], &[deposes(b, 2), promotes(b, 3)]].concat();
         assert!(!is_alone_since_takeover(&after(&restarts), b, Epoch(3)));
+        // Named: it promotes itself; a standby that the record calls master does so, too.
+        assert_eq!(own_promotion(&after(&commands[..5]), b), Some(Basis::Named));
+        assert_eq!(own_promotion(&after(&commands[..5]), a), None);
+        assert_eq!(own_promotion(&after(&commands), b), Some(Basis::Starts));
+        assert_eq!(own_promotion(&after(&commands), a), None);
+        let released = [&commands[..], &[Command::Release { epoch: Epoch(2), by: b }]].concat();
+        assert_eq!(own_promotion(&after(&released), b), Some(Basis::Starts));
+        assert_eq!(own_promotion(&after(&released), a), None);
         commands.push(grows(b, 2, a));
         assert!(!is_alone_since_takeover(&after(&commands), b, Epoch(2)));
         commands.push(deposes(a, 2));

@@ -78,6 +78,26 @@ impl Supervised {
         child.wait().unwrap()
     }
 
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.child.as_ref().unwrap()), signal).unwrap();
+    }
+
+    /// SIGSTOP or SIGCONT of the supervisor and its server: the whole node.
+    pub fn signal_both(&self, signal: Signal) {
+        self.signal(signal);
+        self.signal_server(signal);
+    }
+
+    /// kill -9 of the supervisor and its server.
+    pub async fn kill_both(&mut self) {
+        let server = self.server();
+        self.kill();
+        if let Some(server) = server {
+            server.signal(Signal::KILL).unwrap();
+        }
+        until("the server is gone", async || self.server().is_none()).await;
+    }
+
     fn answer(&self, what: &str) -> serde_json::Value {
         let output = self.command(what).arg("--json").output().unwrap();
         assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));

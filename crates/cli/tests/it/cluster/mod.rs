@@ -5,3 +5,4 @@ mod demo;
 mod file;
 mod rolled_back;
 mod supervisor;
+mod takeover;

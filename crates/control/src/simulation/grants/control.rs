@@ -105,7 +105,7 @@ impl Node {
         let except = if is_first { None } else { named.or(record.master).and_then(|node| self.roster.slot(node)) };
         let Some(successor) = self.successor(record, except) else { return };
         let (expected_epoch, successor) = (record.epoch, self.slot_name(successor));
-        let depose = Command::Depose { expected_epoch, successor, accept_loss: false };
+        let depose = Command::Depose { expected_epoch, successor, accept_loss: false, seen: None };
         self.raft.propose(Payload::Command(depose), &self.log);
         self.named_at = Some((record.revision, now));
     }

@@ -492,7 +492,7 @@ impl World {
     pub fn depose(&mut self, successor: usize) {
         let Some(record) = self.record() else { return };
         let (expected_epoch, successor) = (record.epoch, self.roster.names()[successor]);
-        let depose = Command::Depose { expected_epoch, successor, accept_loss: false };
+        let depose = Command::Depose { expected_epoch, successor, accept_loss: false, seen: None };
         if let Some(node) = self.leader().and_then(|slot| self.machines[slot].node.as_mut()) {
             node.raft.propose(Payload::Command(depose), &node.log);
         }

@@ -1,0 +1,56 @@
+//! The server that the record names becomes the master without a command, and a server that starts does not go before it.
+
+use super::bed::Bed;
+use crate::control::trio::LOCAL;
+use crate::node::{asked, asked_with, until};
+use rustix::process::Signal;
+use std::process::{Child, Command, Stdio};
+
+/// Freezes a, and asks for the promotion of b; returns when the group has named b. It is promoted when a's lease is over.
+async fn name_b(bed: &Bed) -> Child {
+    asked(&bed.node_a, "create table t(id int primary key); insert into t values (1)").await;
+    bed.a.signal_both(Signal::STOP);
+    let mut promote = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+    let asking = promote.args(["promote", "--at", &bed.node_b.at()]).stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+    until("b is named", async || bed.w.status()["record"]["successor"] == "b").await;
+    asking.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_named_server_that_dies_promotes_itself_when_it_is_back() {
+    let bed = Bed::start().await;
+    let mut asking = name_b(&bed).await;
+    bed.b.signal_server(Signal::KILL);
+    assert!(!asking.wait().unwrap().success(), "nothing more is asked for");
+    until("b is the master", async || {
+        let record = &bed.w.status()["record"];
+        record["master"] == "b" && record["serving"] == true
+    })
+    .await;
+    assert_eq!(asked_with(&bed.node_b, LOCAL, "select count(*) from t").await, "1");
+    bed.a.signal_both(Signal::CONT);
+    until("a learns that it was deposed", async || bed.a.log().contains("a was deposed in epoch")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_master_waits_when_it_starts_while_another_one_is_named() {
+    let mut bed = Bed::start().await;
+    let mut asking = name_b(&bed).await;
+    bed.b.signal_both(Signal::STOP);
+    bed.a.kill_both().await;
+    bed.a.start();
+    let waits = "this server was the last master and waits: b is named as its successor";
+    until("a waits", async || bed.a.log().contains(waits)).await;
+    assert_eq!(bed.w.status()["record"]["successor"], "b");
+    bed.b.signal_both(Signal::CONT);
+    asking.wait().unwrap();
+    until("b is the master", async || {
+        let record = &bed.w.status()["record"];
+        record["master"] == "b" && record["serving"] == true
+    })
+    .await;
+    assert_eq!(asked_with(&bed.node_b, LOCAL, "select count(*) from t").await, "1");
+    until("a does not serve", async || bed.a.log().contains("b is the master of epoch")).await;
+    let events = bed.a.events();
+    assert!(!events.iter().any(|event| event.starts_with("master: ")), "{events:?}");
+}

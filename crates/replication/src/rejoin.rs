@@ -16,8 +16,8 @@
 //!
 //! Nothing is dropped silently: the SQL file is complete and synced before anything is cut, and is never overwritten.
 
-use crate::by_itself::{self, NotByItself};
 use crate::base_copy::{CopyError, CopyTo, copy_from};
+use crate::by_itself::{self, NotByItself};
 use crate::certificates::Certificates;
 use crate::clear::{clear_for_copy, remove};
 use crate::dialer::Dialer;

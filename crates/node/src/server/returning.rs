@@ -30,9 +30,12 @@ pub(super) enum Returned {
 
 /// Returns to the master that serves, when there is one.
 pub(super) async fn come_back(control: Arc<Control>, dir: PathBuf, name: String) -> Returned {
-    let mut warned = false;
+    let (mut told, mut warned) = (false, false);
     loop {
         let Some(master) = control.master_to_return_to().await else { return Returned::IsMaster };
+        if !std::mem::replace(&mut told, true) {
+            tracing::info!("{} is the master of epoch {}: {name} returns as its standby", master.node, master.epoch);
+        }
         let (to, own, from) = (dir.clone(), name.clone(), master.clone());
         let returned = tokio::task::spawn_blocking(move || {
             let to = CopyTo { dir: &to, name: &own };
@@ -49,7 +52,8 @@ pub(super) async fn come_back(control: Arc<Control>, dir: PathBuf, name: String)
                 }
             }
             Ok(Err(error)) => {
-                control.report("not_returned", &format!("{name} does not return to {} by itself: {error}", master.node));
+                control
+                    .report("not_returned", &format!("{name} does not return to {} by itself: {error}", master.node));
                 return Returned::Failed(error);
             }
             Err(panicked) => tracing::error!("the return to {} has failed: {panicked}", master.node),

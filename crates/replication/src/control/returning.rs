@@ -1,4 +1,4 @@
-//! The master to which a server returns by itself, where a supervisor runs the server: with it nobody else is there to do that.
+//! The master to which a server returns by itself, where a supervisor runs the server: no operator has to do that.
 
 use super::{Control, RETRY};
 use crate::by_itself::Terms;
@@ -9,6 +9,7 @@ use holdfast_types::Epoch;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServingMaster {
     pub node: NodeId,
+    pub epoch: Epoch,
     /// Where it takes links, HOST:PORT.
     pub link: String,
     pub terms: Terms,
@@ -41,16 +42,20 @@ impl Control {
                         None => None,
                     };
                     if let (Some(node), Some(link)) = (node, link) {
-                        return Some(ServingMaster { node, link, terms: Terms::of(record) });
+                        let (epoch, terms) = (record.epoch, Terms::of(record));
+                        return Some(ServingMaster { node, epoch, link, terms });
                     }
                 }
                 Err(_) => {}
             }
             if !std::mem::replace(&mut warned, true) {
-                let why = found.map_or_else(|error| error.to_string(), |record| {
-                    let master = record.master.map_or_else(String::new, |master| master.to_string());
-                    format!("{master} was the last one, of epoch {}", record.epoch)
-                });
+                let why = found.map_or_else(
+                    |error| error.to_string(),
+                    |record| {
+                        let master = record.master.map_or_else(String::new, |master| master.to_string());
+                        format!("{master} was the last one, of epoch {}", record.epoch)
+                    },
+                );
                 tracing::warn!("this server waits for a serving master to return to: {why}");
             }
             tokio::time::sleep(RETRY).await;

@@ -3,6 +3,7 @@
 mod bed;
 mod demo;
 mod file;
+mod returning;
 mod rolled_back;
 mod supervisor;
 mod takeover;

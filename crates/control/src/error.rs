@@ -68,14 +68,6 @@ pub enum ControlError {
          --accept-divergence"
     )]
     RolledBackMaster { node: NodeId, end: Position, ahead: NodeId, known: Position },
-    #[error(
-        "the group has gone back: its leader asks this node to remove entry {index} of the log in {}, which was committed: the \
-         control directories of the other members were put back from older copies, and what they have forgotten may concern \
-         commits. This node takes part in nothing. Stop all members, compare the servers (holdfast check), and move the control \
-         directories of all members away: the group is founded again by the server without standby.toml",
-        dir.display()
-    )]
-    WentBack { dir: PathBuf, index: u64 },
     #[error("the control plane of this node has stopped: {0}")]
     Stopped(String),
     /// What another process of this node reported, which runs its part in the control plane.
@@ -95,10 +87,7 @@ impl ControlError {
             | ControlError::RolledBackMaster { .. } => "55000",
             ControlError::NoQuorum => "57P03",
             ControlError::Members(_) => "F0000",
-            ControlError::Damage { .. }
-            | ControlError::Newer { .. }
-            | ControlError::RolledBack { .. }
-            | ControlError::WentBack { .. } => "XX001",
+            ControlError::Damage { .. } | ControlError::Newer { .. } | ControlError::RolledBack { .. } => "XX001",
             ControlError::InUse(_) | ControlError::OtherNode { .. } => "55006",
             ControlError::Io { .. } | ControlError::Stopped(_) => "58030",
             ControlError::Reported { sqlstate, .. } => sqlstate,

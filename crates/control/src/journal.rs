@@ -162,11 +162,7 @@ impl Journal {
         self.append(entries.into_iter().map(Item::Entry).collect(), true)
     }
 
-    /// Refuses to remove what was committed, and may have been applied: only members that have forgotten it ask for that.
     pub fn truncate(&mut self, index: u64) -> Result<(), ControlError> {
-        if self.content.committed.is_some_and(|committed| index <= committed.index) {
-            return Err(ControlError::WentBack { dir: self.dir.clone(), index });
-        }
         self.append(vec![Item::Truncate(index)], true)
     }
 

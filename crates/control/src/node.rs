@@ -83,11 +83,11 @@ pub struct Machinery {
 }
 
 impl Machinery {
-    /// This machine's clock and random numbers; a failure aborts the process. A directory that is older than it was, here or at
-    /// the other members, is no failure of this machine: the process then ends with exit code 1.
+    /// This machine's clock and random numbers; a failure aborts the process. A directory that is older than it was is no
+    /// failure of this machine: the process then ends with exit code 1.
     pub fn real(disk: Arc<dyn Disk>, transport: Arc<dyn Transport>) -> Machinery {
         let on_failure = Arc::new(|error: &ControlError| match error {
-            ControlError::RolledBack { .. } | ControlError::WentBack { .. } => std::process::exit(1),
+            ControlError::RolledBack { .. } => std::process::exit(1),
             _ => std::process::abort(),
         });
         Machinery { disk, transport, clock: Arc::new(BootClock), random: Arc::new(os_random), on_failure }
@@ -214,7 +214,6 @@ impl Member {
         );
         let stopped = |error: &dyn std::fmt::Display| ControlError::Stopped(error.to_string());
         let settings = Arc::new(settings().validate().map_err(|error| stopped(&error))?);
-        let log = store.clone();
         let raft = Raft::new(config.node, settings, peers.clone(), store, machine).await;
         let raft = raft.map_err(|error| stopped(&error))?;
         peers.set_raft(raft.clone());
@@ -259,10 +258,7 @@ impl Member {
             () = serve_jobs => Ok(()),
             () = greeting.announce() => Ok(()),
             why = greeting.rolled_back() => Err(ControlError::RolledBack { dir: config.dir, why }),
-            why = raft_stops(&raft) => Err(match log.went_back() {
-                Some(index) => ControlError::WentBack { dir: config.dir, index },
-                None => ControlError::Stopped(why),
-            }),
+            why = raft_stops(&raft) => Err(ControlError::Stopped(why)),
         };
         if ended.is_ok() {
             // No receiver is left for the report of a task that panicked.

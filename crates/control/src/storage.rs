@@ -27,23 +27,16 @@ pub struct LogStore {
     journal: Arc<Mutex<Journal>>,
     /// How far the snapshot on disk reaches.
     covered: watch::Receiver<Result<Option<LogId>, ()>>,
-    /// The committed entry that a leader has asked to remove.
-    went_back: watch::Sender<Option<u64>>,
 }
 
 impl LogStore {
     pub fn new(journal: Journal, covered: watch::Receiver<Result<Option<LogId>, ()>>) -> LogStore {
-        LogStore { journal: Arc::new(Mutex::new(journal)), covered, went_back: watch::Sender::new(None) }
+        LogStore { journal: Arc::new(Mutex::new(journal)), covered }
     }
 
     /// The last entry, also when it has been purged.
     pub fn end(&self) -> LogEnd {
         LogEnd { last: self.journal.lock().content.last() }
-    }
-
-    /// The committed entry that a leader has asked to remove, if one has: see [`ControlError::WentBack`].
-    pub fn went_back(&self) -> Option<u64> {
-        *self.went_back.borrow()
     }
 
     /// The last entry that this member knows to be committed.
@@ -114,11 +107,7 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn truncate(&mut self, position: LogId) -> Result<(), StorageError> {
-        let truncated = self.journal.lock().truncate(position.index);
-        if let Err(ControlError::WentBack { index, .. }) = truncated {
-            self.went_back.send_replace(Some(index));
-        }
-        truncated.map_err(failed)
+        self.journal.lock().truncate(position.index).map_err(failed)
     }
 
     /// Waits for the snapshot that makes the entries needless: a crash in between would leave neither.

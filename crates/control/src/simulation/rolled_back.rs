@@ -263,41 +263,6 @@ fn a_follower_that_was_copied_while_it_ran_ends_and_not_its_leader() {
     story(broken, Sabotage::AnyLog);
 }
 
-/// b and w are put back together while a is away, so the group forgets what a has applied. A quorum of the others goes on from
-/// there; a ends by itself, with the directory in its message, and removes nothing.
-#[test]
-fn a_member_that_is_told_to_forget_what_was_committed_ends() {
-    let tell = |world: World| async {
-        let mut world = world.with_master().await;
-        sleep(Duration::from_secs(5)).await;
-        world.crash(B).await;
-        world.crash(W).await;
-        let old = [copy_of(&world.nodes[B].disk), copy_of(&world.nodes[W].disk)];
-        world.start(B);
-        world.start(W);
-        sleep(Duration::from_secs(10)).await;
-        let a = world.handle(A);
-        a.shrink(a.lease().epoch(), node("b")).await.unwrap();
-        let agreed = a.record().unwrap().revision;
-        drop(a);
-        world.crash(A).await;
-        world.crash(B).await;
-        world.crash(W).await;
-        let [old_b, old_w] = old;
-        (world.nodes[B].disk, world.nodes[W].disk) = (old_b, old_w);
-        world.start(B);
-        world.start(W);
-        sleep(Duration::from_secs(30)).await;
-        assert!(world.handle(W).look().await.unwrap().revision < agreed, "b and w have forgotten");
-        world.start(A);
-        sleep(Duration::from_secs(30)).await;
-        let why = world.end_of(A).await.expect("a has ended");
-        assert!(why.contains("the group has gone back") && why.contains("/control"), "{why}");
-    };
-    // Its starts would tell as well: here nothing looks at them.
-    story(tell, Sabotage::AnyStart);
-}
-
 /// Master a, and commits that wait for b or c. b had everything up to 100, and its trail was put back to 50; c has 80. a is lost.
 async fn promoted_beside_one_that_was_put_back(world: World) -> Result<Epoch, ControlError> {
     const C: usize = 2;

@@ -141,14 +141,6 @@ impl World {
         node.handle.is_some() && node.task.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Why it runs no more, if it has ended of its own accord.
-    pub async fn end_of(&mut self, index: usize) -> Option<String> {
-        if !self.has_ended(index) {
-            return None;
-        }
-        self.nodes[index].task.take()?.await.ok()?.err().map(|error| error.to_string())
-    }
-
     pub fn index_of(&self, name: NodeId) -> usize {
         self.nodes.iter().position(|node| node.name == name).unwrap_or_default()
     }

@@ -74,6 +74,7 @@
 mod clock;
 mod compare;
 mod core;
+mod epoch_number;
 mod error;
 mod files;
 mod frames;

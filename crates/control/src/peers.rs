@@ -162,15 +162,15 @@ impl Peers {
     }
 
     fn log_had_by(&self, node: NodeId) -> Had {
+        let Some(raft) = self.shared.raft.get() else { return Had::default() };
         let committed = self.shared.log.committed();
-        let confirmed = self.shared.raft.get().and_then(|raft| {
-            let metrics = raft.metrics();
-            let metrics = metrics.borrow();
-            metrics.replication.as_ref().and_then(|of| of.get(&node).copied().flatten())
-        });
+        let metrics = raft.metrics();
+        let metrics = metrics.borrow();
+        let disk = metrics.membership_config.membership().get_node(&node).map(|peer| peer.disk);
+        let confirmed = metrics.replication.as_ref().and_then(|of| of.get(&node).copied().flatten());
         // A leader's log has its entries before any other member gets them.
         let led = committed.filter(|last| last.leader_id.voted_for() == Some(node));
-        Had { committed: led.max(confirmed.min(committed)), confirmed }
+        Had { disk, committed: led.max(confirmed.min(committed)), confirmed }
     }
 
     /// Shows this start to every other member once, so that each of them knows it or refuses it soon. Never returns.

@@ -57,6 +57,7 @@ use std::fmt;
 use holdfast_types::Epoch;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use crate::epoch_number as epoch;
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
 pub use crate::refusal::Refusal;
@@ -112,7 +113,7 @@ pub struct Record {
     #[serde(default, with = "epoch")]
     pub master_since: Epoch,
     /// The newest epoch whose master was promoted although acknowledged commits might be lost.
-    #[serde(default, with = "epoch", skip_serializing_if = "is_none_yet")]
+    #[serde(default, with = "epoch", skip_serializing_if = "epoch::is_none")]
     pub accepted: Epoch,
     /// The attempt that the last promotion was, so that one sent twice is one promotion.
     pub attempt: u64,
@@ -573,24 +574,6 @@ impl Record {
     /// Whether `node` is master of `epoch` and has not been deposed.
     pub fn is_served_by(&self, node: NodeId, epoch: Epoch) -> bool {
         self.master == Some(node) && self.epoch == epoch && matches!(self.mastership, Mastership::Serving { .. })
-    }
-}
-
-fn is_none_yet(epoch: &Epoch) -> bool {
-    *epoch == Epoch(0)
-}
-
-/// An epoch as a plain number.
-pub(crate) mod epoch {
-    use holdfast_types::Epoch;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(epoch: &Epoch, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u32(epoch.0)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Epoch, D::Error> {
-        u32::deserialize(from).map(Epoch)
     }
 }
 

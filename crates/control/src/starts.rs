@@ -110,6 +110,8 @@ pub struct LogEnd {
 /// What this node knows that another one had in its log.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Had {
+    /// The disk that this is about: the one that the log speaks of.
+    pub disk: Option<DiskId>,
     /// Up to here, and no leader removes it.
     pub committed: Option<LogId>,
     /// Up to here it has confirmed it to this node, as the leader.
@@ -196,7 +198,9 @@ impl Starts {
             Some(known) if known.disk == shown.disk && !shown.may_follow(known) => {
                 return Err(NotMet::Older { known: known.clone(), shown });
             }
-            Some(known) if known.disk == shown.disk => log.map_or(Ok(()), |log| lacks(log, had, &shown))?,
+            Some(known) if known.disk == shown.disk && had.disk == Some(shown.disk) => {
+                log.map_or(Ok(()), |log| lacks(log, had, &shown))?
+            }
             _ => {}
         }
         let mut next = saved.clone();
@@ -287,7 +291,7 @@ mod tests {
         let later = |number: u64| Start { disk: DiskId(8), number, mark: number, before: (1..number).rev().collect() };
         let meets = |number, log: Option<Option<LogId>>, committed, confirmed| {
             let shown = Shown { start: Some(later(number)), log: log.map(|last| LogEnd { last }) };
-            starts.meet(node("b"), shown, Had { committed, confirmed })
+            starts.meet(node("b"), shown, Had { disk: Some(DiskId(8)), committed, confirmed })
         };
         let (had, more) = (Some(id(2, 50)), Some(id(2, 60)));
         meets(1, Some(None), None, None).unwrap();
@@ -302,6 +306,9 @@ mod tests {
         // The start is known by now: what it has had since then says nothing about it.
         meets(2, Some(had), more, more).unwrap();
         meets(3, None, had, more).expect("an older program does not say");
+        // What was known is about a disk that was lost.
+        let shown = Shown { start: Some(later(4)), log: Some(LogEnd::default()) };
+        starts.meet(node("b"), shown, Had { disk: Some(DiskId(7)), committed: had, confirmed: had }).unwrap();
     }
 
     #[test]

@@ -78,7 +78,6 @@ const UNAPPLIED_MAX: usize = 100_000;
 impl Following {
     pub fn new(
         engine: Engine,
-        dir: PathBuf,
         masterships: Arc<Masterships>,
         file: StandbyFile,
         notify: Notify,
@@ -94,14 +93,14 @@ impl Following {
         applied.send_modify(|applied| *applied = so_far.max(*applied));
         Arc::new(Following {
             engine,
-            masterships,
             name: file.name.clone(),
             anchor: Tip { lsn: Lsn(file.anchor_lsn), checksum: file.anchor_checksum },
             file: Mutex::new(file),
             node_there: Mutex::default(),
             has_failed: AtomicBool::new(false),
             changed_over: watch::channel(()).0,
-            dir,
+            dir: masterships.dir().to_owned(),
+            masterships,
             applied,
             phase: Mutex::new(Phase::Connecting),
             unlinked: Mutex::default(),

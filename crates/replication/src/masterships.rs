@@ -60,6 +60,11 @@ impl Masterships {
         self.write(shown.iter().take(MASTERSHIPS_MAX).cloned().collect())
     }
 
+    /// The data directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The latest first.
     pub fn list(&self) -> Vec<Mastership> {
         self.list.lock().clone()

@@ -136,16 +136,8 @@ impl Opening<'_> {
             let control = control.clone();
             let agreed_epoch = Arc::new(move || control.as_ref().map_or(Epoch(0), |control| control.epoch()));
             let followed = self.context.followed.clone();
-            let following = Following::new(
-                engine.clone(),
-                dir.clone(),
-                masterships.clone(),
-                file,
-                notify,
-                certificates,
-                agreed_epoch,
-                followed,
-            );
+            let following =
+                Following::new(engine.clone(), masterships.clone(), file, notify, certificates, agreed_epoch, followed);
             // A moment of the past has no master.
             following.pause(config.restored.is_some());
             following

@@ -2,6 +2,7 @@
 
 mod bed;
 mod demo;
+mod failover;
 mod file;
 mod rolled_back;
 mod supervisor;

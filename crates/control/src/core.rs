@@ -19,8 +19,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::applied::Applied;
 use crate::clock::LeaseClock;
 use crate::error::ControlError;
+use crate::failover::Successors;
 use crate::id::{DiskId, NodeId};
 use crate::lease::{Lease, LeaseTerms, WaitOut};
 use crate::machine::Published;
@@ -63,6 +65,10 @@ pub struct Core {
     pub published: Published,
     pub holding: Arc<Holding>,
     pub trail: TrailSlot,
+    /// What this member's state machine has applied, and when.
+    pub applied: Applied,
+    /// Who is named when the master is silent; `None`: no node is, without a command.
+    pub successors: Option<Successors>,
     #[cfg(test)]
     pub sabotage: crate::simulation::Sabotage,
 }
@@ -240,7 +246,8 @@ impl Core {
         let over = |record: &Record| {
             record.epoch != deposed.epoch || !matches!(record.mastership, Mastership::Deposed { wait: true, .. })
         };
-        while wait.waited_ms() < needed_ms && !over(deposed) {
+        let waited_ms = |wait: &WaitOut| wait.waited_ms().max(self.waited_since_renewal_ms(deposed.epoch));
+        while waited_ms(&wait) < needed_ms && !over(deposed) {
             let newest = self.published.get();
             if newest.is_some_and(|newest| newest.revision >= deposed.revision && over(&newest)) {
                 break;
@@ -252,7 +259,17 @@ impl Core {
                 wait.trust_the_clock();
             }
         }
-        claimed_ms.unwrap_or(wait.waited_ms())
+        claimed_ms.unwrap_or(waited_ms(&wait))
+    }
+
+    /// The time since the last renewal of that epoch, if this member has applied its Depose itself (rule K1).
+    fn waited_since_renewal_ms(&self, epoch: Epoch) -> u64 {
+        #[cfg(test)]
+        if self.sabotage == crate::simulation::Sabotage::WaitFromAnswer {
+            let heard_of = self.applied.waited_ms(epoch).or(self.applied.since_renewal_ms(epoch));
+            return heard_of.unwrap_or(0);
+        }
+        self.applied.waited_ms(epoch).unwrap_or(0)
     }
 
     /// A lease of its own for each epoch: an older one can never become valid again.

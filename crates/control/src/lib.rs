@@ -16,6 +16,9 @@
 //! - Where commits wait for some of the standbys only, a quorum ([`ControlPlane::name_quorum`]), a node that has all that
 //!   enough others have has everything acknowledged. A promotion compares them: [`ControlHandle::set_trail`].
 //!
+//! Without a person it is Raft's leader that names the successor of a master that no longer renews its lease, where
+//! [`Machinery::successors`] is set (`failover.rs`).
+//!
 //! How it fails: without a majority nothing changes and the lease runs out. A failed disk ends the process; a damaged
 //! directory refuses to open; the other two nodes replace one that was lost. A clock that is wrong by more than agreed, or
 //! that stops while a virtual machine is frozen, breaks the lease; then only the epoch in every boxcar remains, which
@@ -71,11 +74,13 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod applied;
 mod clock;
 mod compare;
 mod core;
 mod epoch_number;
 mod error;
+mod failover;
 mod files;
 mod frames;
 pub mod grant;
@@ -103,6 +108,7 @@ mod wire;
 
 pub use clock::{BootClock, LeaseClock};
 pub use error::ControlError;
+pub use failover::{Heard, SUCCESSOR_MS, Sight, Successors};
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{LEASE_MS_BY_GRANTS, Lease, LeasePage, LeaseTerms};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};

@@ -16,6 +16,7 @@ use openraft::{AnyError, EntryPayload, OptionalSend, RaftSnapshotBuilder};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::applied::Applied;
 use crate::error::ControlError;
 use crate::raft::{Entry, LogId, Membership, Snapshot, SnapshotMeta, State, StorageError, StorageIoError, Types};
 use crate::record::{Answer, Mastership, RECORD_VERSION, Record, apply};
@@ -92,11 +93,15 @@ pub struct Machine {
     record: State,
     saved: Option<Saved>,
     published: Published,
+    own: Applied,
     covered: Covered,
+    #[cfg(test)]
+    sabotage: crate::simulation::Sabotage,
 }
 
 impl Machine {
-    pub fn open(disk: Arc<dyn Disk>, dir: &Path, published: Published) -> Result<Machine, ControlError> {
+    /// `own`: told of each entry when it is applied.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, published: Published, own: Applied) -> Result<Machine, ControlError> {
         let saved = read(&*disk, dir)?;
         let mut machine = Machine {
             disk,
@@ -106,7 +111,10 @@ impl Machine {
             record: None,
             saved: None,
             published,
+            own,
             covered: watch::Sender::new(Ok(None)),
+            #[cfg(test)]
+            sabotage: crate::simulation::Sabotage::None,
         };
         if let Some(saved) = saved {
             machine.covered.send_modify(|covered| *covered = Ok(saved.meta.last_log_id));
@@ -120,6 +128,7 @@ impl Machine {
         self.membership = saved.meta.last_membership.clone();
         self.record = saved.record.clone();
         self.published.publish(&self.record);
+        self.own.whole(&self.record);
         self.saved = Some(saved);
     }
 
@@ -138,12 +147,28 @@ impl Machine {
         let mut refusal = None;
         match entry.payload {
             EntryPayload::Blank => {}
-            EntryPayload::Normal(command) => refusal = apply(&mut self.record, &command).err(),
+            EntryPayload::Normal(command) => {
+                refusal = apply(&mut self.record, &command).err();
+                self.applied_here();
+            }
             EntryPayload::Membership(membership) => {
                 self.membership = Membership::new(Some(entry.log_id), membership);
             }
         }
         Answer { record: self.record.clone(), refusal }
+    }
+
+    #[cfg(test)]
+    pub fn sabotaged(self, sabotage: crate::simulation::Sabotage) -> Machine {
+        Machine { sabotage, ..self }
+    }
+
+    fn applied_here(&self) {
+        #[cfg(test)]
+        if self.sabotage == crate::simulation::Sabotage::WaitFromPublished {
+            return;
+        }
+        self.own.entry(&self.record);
     }
 
     fn current(&self) -> Saved {
@@ -214,6 +239,10 @@ impl RaftStateMachine<Types> for Machine {
     {
         let answers = entries.into_iter().map(|entry| self.apply_entry(entry)).collect();
         self.published.publish(&self.record);
+        #[cfg(test)]
+        if self.sabotage == crate::simulation::Sabotage::WaitFromPublished {
+            self.own.published(&self.record);
+        }
         Ok(answers)
     }
 

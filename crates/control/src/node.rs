@@ -19,9 +19,11 @@ use openraft::AsyncRuntime;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::applied::{Applied, TURN};
 use crate::clock::{BootClock, LeaseClock};
 use crate::core::{Core, Holding, PATIENCE};
 use crate::error::ControlError;
+use crate::failover::{self, Successors};
 use crate::id::{DiskId, NodeId};
 use crate::journal::Journal;
 use crate::lease::{Lease, LeaseTerms};
@@ -77,6 +79,8 @@ pub struct Machinery {
     pub clock: Arc<dyn LeaseClock>,
     /// Random numbers that differ between nodes and starts.
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Who is named as the successor of a master that is silent; `None`: nobody is named without a command.
+    pub successors: Option<Successors>,
     /// Called with the reason when the member can take part no more, once, on its thread. What was being written may or
     /// may not be on the disk, and only a new start reads that: the process has to end.
     pub on_failure: Arc<dyn Fn(&ControlError) + Send + Sync>,
@@ -90,7 +94,8 @@ impl Machinery {
             ControlError::RolledBack { .. } => std::process::exit(1),
             _ => std::process::abort(),
         });
-        Machinery { disk, transport, clock: Arc::new(BootClock), random: Arc::new(os_random), on_failure }
+        let (clock, random) = (Arc::new(BootClock), Arc::new(os_random));
+        Machinery { disk, transport, clock, random, successors: None, on_failure }
     }
 }
 
@@ -115,6 +120,7 @@ pub struct Member {
     journal: Journal,
     machine: Machine,
     published: Published,
+    applied: Applied,
     starts: Arc<Starts>,
     holding: Arc<Holding>,
     trail: TrailSlot,
@@ -137,7 +143,8 @@ impl Member {
         let journal = Journal::open(disk.clone(), dir, config.node, DiskId((machinery.random)()))?;
         let starts = Starts::open(disk.clone(), dir, journal.disk_id(), (machinery.random)())?;
         let published = Published::new();
-        let machine = Machine::open(disk.clone(), dir, published.clone())?;
+        let applied = Applied::new(machinery.clock.clone());
+        let machine = Machine::open(disk.clone(), dir, published.clone(), applied.clone())?;
         if journal.content.purged > machine.applied() {
             let what = "the journal continues after the end of the snapshot".to_owned();
             return Err(ControlError::Damage { file: dir.join("snapshot"), offset: 0, what });
@@ -165,6 +172,7 @@ impl Member {
             journal,
             machine,
             published,
+            applied,
             starts: Arc::new(starts),
             holding,
             trail,
@@ -189,6 +197,7 @@ impl Member {
             mut journal,
             machine,
             published,
+            applied,
             starts,
             holding,
             trail,
@@ -214,6 +223,8 @@ impl Member {
         );
         let stopped = |error: &dyn std::fmt::Display| ControlError::Stopped(error.to_string());
         let settings = Arc::new(settings().validate().map_err(|error| stopped(&error))?);
+        #[cfg(test)]
+        let machine = machine.sabotaged(self.sabotage);
         let raft = Raft::new(config.node, settings, peers.clone(), store, machine).await;
         let raft = raft.map_err(|error| stopped(&error))?;
         peers.set_raft(raft.clone());
@@ -244,6 +255,8 @@ impl Member {
             published,
             holding,
             trail,
+            applied: applied.clone(),
+            successors: machinery.successors,
             #[cfg(test)]
             sabotage: self.sabotage,
         });
@@ -255,6 +268,8 @@ impl Member {
         let ended = tokio::select! {
             () = Arc::new(server).run(machinery.transport) => Ok(()),
             () = members::keep(core.clone()) => Ok(()),
+            () = failover::keep(core.clone()) => Ok(()),
+            () = watch_time(&applied) => Ok(()),
             () = serve_jobs => Ok(()),
             () = greeting.announce() => Ok(()),
             why = greeting.rolled_back() => Err(ControlError::RolledBack { dir: config.dir, why }),
@@ -265,6 +280,14 @@ impl Member {
             let _ = raft.shutdown().await;
         }
         ended
+    }
+}
+
+/// Looks at the clock in turns, for what counts watched time only.
+async fn watch_time(applied: &Applied) {
+    loop {
+        applied.watched().now_ns();
+        tokio::time::sleep(TURN).await;
     }
 }
 
@@ -358,6 +381,12 @@ impl ControlHandle {
     /// The leader of Raft that this member hears; may be half a second old.
     pub fn leader(&self) -> Option<NodeId> {
         *self.holding.leader.lock()
+    }
+
+    /// Any command, as it is.
+    #[cfg(test)]
+    pub fn command(&self, command: Command) -> BoxFuture<'_, Result<Record, ControlError>> {
+        self.propose(command)
     }
 
     #[cfg(test)]

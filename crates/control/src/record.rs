@@ -123,6 +123,9 @@ pub struct Record {
     /// from an older copy, and is not promoted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub positions: BTreeMap<NodeId, Position>,
+    /// The successor was named without a person: it is replaced when it is not promoted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub automatic: bool,
 }
 
 /// Everything below this position of the trail, as the master of this epoch wrote it.
@@ -306,6 +309,7 @@ fn found(command: &Command) -> Result<Record, Refusal> {
         attempt: 0,
         sync_change: 0,
         positions: BTreeMap::new(),
+        automatic: false,
     })
 }
 
@@ -322,6 +326,7 @@ impl Record {
                 }
                 self.eligible(*successor, *accept_loss)?;
                 self.mastership = self.deposed_for(*successor);
+                self.automatic = seen.is_some();
                 Ok(())
             }
             Command::Promote { attempt, node, .. } if *attempt == self.attempt && self.master == Some(*node) => Ok(()),
@@ -360,6 +365,7 @@ impl Record {
                 self.mastership = Mastership::Serving { renewals: 0 };
                 self.attempt = *attempt;
                 self.sync_change = 0;
+                self.automatic = false;
                 Ok(())
             }
             Command::RenewLease { epoch, by, positions } => {
@@ -559,15 +565,6 @@ impl Record {
             Some(master) if master != node => format!("; {master} is the master"),
             Some(_) if !others.is_empty() => format!("; to be promoted in its place: {}", others.join(" or ")),
             _ => String::new(),
-        }
-    }
-
-    /// The node that is to be promoted next.
-    pub fn successor(&self) -> Option<NodeId> {
-        match self.mastership {
-            Mastership::Serving { .. } => None,
-            Mastership::Free { successor } => successor,
-            Mastership::Deposed { successor, .. } => Some(successor),
         }
     }
 

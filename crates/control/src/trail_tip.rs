@@ -21,7 +21,7 @@ use crate::id::NodeId;
 use crate::record::Position;
 
 /// Where a trail ends on its node's disk. The control plane knows nothing else of trails.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct TrailTip {
     /// Which trail that is.
     pub trail: String,
@@ -37,6 +37,13 @@ pub struct TrailTip {
     /// loss; what it has below that, the master must have, too. Older programs do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<u64>,
+    /// Why its node cannot become the master by itself; `None`: nothing is known that would prevent it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
+    /// A standby's: it has followed the server that it follows since its process started. Before that its directory may be an older
+    /// copy (rule K6).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_followed: bool,
 }
 
 impl TrailTip {
@@ -140,6 +147,7 @@ mod tests {
             checksum: 1,
             leads: None,
             settled,
+            ..TrailTip::default()
         };
         let own = Position { epoch: Epoch(5), lsn: 100 };
         assert!(tip(5, Some(101)).shows_loss_in(own) && tip(6, Some(90)).shows_loss_in(own));
@@ -157,6 +165,7 @@ mod tests {
             checksum: 1,
             leads: None,
             settled: None,
+            ..TrailTip::default()
         };
         let own = tip(5, 100);
         let table = [

@@ -258,6 +258,7 @@ mod tests {
             checksum: 7,
             leads: None,
             settled: None,
+            ..TrailTip::default()
         };
         let bytes = bytes_of(&Frame::Reply(Reply::Tip(Ok(tip.clone())))).await;
         let golden = b"\x4b\0\0\0\x01\x04{\"tip\":{\"Ok\":{\"trail\":\"t\",\"epoch\":3,\"lsn\":4096,\"checksum\":7,\"leads\":null}}}";

@@ -10,7 +10,7 @@ use holdfast_sql::{RESET_STATEMENTS_FUNCTION, SIGNAL_FUNCTION, SignalOp};
 use holdfast_store::sqlite::{Conn, RowsTable, SqliteError};
 use holdfast_types::access::Roles;
 use holdfast_types::access::predefined::READ_ALL_SETTINGS_OID;
-use holdfast_types::{Lsn, SettingRow, SqlError, SqlResult, SqlState, Value, ValueRef};
+use holdfast_types::{Cost, Lsn, SettingRow, SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,10 @@ fn register(conn: &mut Conn, db: &Arc<dyn ConnectedDatabase>, watcher: &Watcher)
     for function in holdfast_sql::functions() {
         let call = move |arguments: &[ValueRef<'_>]| function.call(arguments);
         conn.register_function(function.name, function.args, function.deterministic, call).map_err(internal)?;
+        conn.set_cost(function.name, function.cost);
+    }
+    for parameters in [holdfast_sql::SET_CONFIG_FUNCTION, holdfast_sql::CURRENT_SETTING_FUNCTION] {
+        conn.set_cost(parameters, Cost::Linear);
     }
     let of = watcher.clone();
     let wait = move |arguments: &[ValueRef<'_>]| Ok(wait_for_lsn(&of, arguments));

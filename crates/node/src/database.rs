@@ -149,6 +149,13 @@ pub fn report(translated: &Translated) -> Report {
 /// A session's use of a database; dropping it ends the use.
 pub struct InUse(Arc<Served>);
 
+impl InUse {
+    /// The database, for work that does not count as a use of its own.
+    pub fn shared(&self) -> Arc<Served> {
+        self.0.clone()
+    }
+}
+
 impl std::ops::Deref for InUse {
     type Target = Served;
     fn deref(&self) -> &Served {

@@ -212,6 +212,7 @@ impl Control {
             return Err(ControlSetupError::Empty { epoch: record.epoch });
         }
         let epoch_at_least = Epoch(trail_end.map_or(0, |end| end.epoch.0) + 1);
+        self.let_others_go_first(&record).await;
         let (node, expected_epoch) = (self.me, record.epoch);
         let basis = if self.is_supervised { Basis::Starts } else { Basis::Asked };
         let promotion = Promotion { node, expected_epoch, epoch_at_least, accept_loss, trail_end, basis };

@@ -12,7 +12,7 @@ use crate::notify::Notify;
 use crate::rejoin_command::rejoin_command;
 use crate::role::RoleEvent;
 use crate::standby_file::StandbyFile;
-use holdfast_engine::Engine;
+use holdfast_engine::{Engine, RESTORING};
 use holdfast_seams::{Disk, RealDisk};
 use holdfast_standby::identity::Tip;
 use holdfast_standby::mastership::lineage;
@@ -183,6 +183,17 @@ impl Following {
     /// Whether the databases are consistent: the trail has reached the position at which the base copy was taken.
     pub fn is_whole(&self) -> bool {
         self.anchor().is_none()
+    }
+
+    /// Why this standby cannot become the master by itself, though its base copy is complete; `None`: nothing prevents it.
+    pub fn lacks(&self) -> Option<String> {
+        if self.dir.join(RESTORING).exists() {
+            return Some("it shows a moment of the past".to_owned());
+        }
+        if let Some(why) = self.engine.apply_failure() {
+            return Some(format!("it cannot apply what it has received: {why}"));
+        }
+        self.paused.borrow().then(|| "an operator has stopped it (holdfast standby stop)".to_owned())
     }
 
     /// Whether it has followed the server at this address since this process started.

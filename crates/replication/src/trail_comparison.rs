@@ -42,11 +42,13 @@ impl ComparedTrail for TrailComparison {
     fn tip(&self) -> Later<TrailTip> {
         let (engine, following) = (self.engine.clone(), self.following.clone());
         Box::pin(async move {
-            if let Some(following) = following {
-                wait_until_written(&following).await?;
+            if let Some(following) = &following {
+                wait_until_written(following).await?;
             }
             let leads = (!engine.is_standby()).then(|| engine.trail().epoch().0);
-            Ok(TrailTip { leads, settled: Some(engine.settled().0), ..tip_of(engine.trail()) })
+            let lacks = following.as_ref().and_then(|following| following.lacks());
+            let has_followed = following.is_some_and(|following| following.has_followed());
+            Ok(TrailTip { leads, settled: Some(engine.settled().0), lacks, has_followed, ..tip_of(engine.trail()) })
         })
     }
 
@@ -102,7 +104,7 @@ async fn wait_until_written(following: &Following) -> Result<(), String> {
 
 fn tip_of(trail: &Trail) -> TrailTip {
     let (lsn, checksum, epoch) = trail.end();
-    TrailTip { trail: trail.trail_id().to_string(), epoch, lsn: lsn.0, checksum, leads: None, settled: None }
+    TrailTip { trail: trail.trail_id().to_string(), epoch, lsn: lsn.0, checksum, ..TrailTip::default() }
 }
 
 /// Compares what is durable here with another trail's end.

@@ -113,8 +113,9 @@ impl<T> StatementCache<T> {
 
     /// Stores a translation, unless it is not cacheable or too large, and returns it.
     pub fn insert(&self, piece: &Piece<'_>, epoch: u32, translated: Translated, extra: T) -> Arc<Entry<T>> {
+        let lifted = translated.lifted();
         let fixed = (0..piece.literal_count())
-            .filter(|i| !translated.lifts(*i))
+            .filter(|i| !lifted.contains(i))
             .filter_map(|i| piece.literal(i).map(|l| (i, l.raw.into())))
             .collect();
         let key = Key { skeleton: piece.skeleton().into(), dialect: piece.dialect(), epoch, fixed };

@@ -4,6 +4,10 @@ use crate::scan::Literal;
 use crate::types::{self, Type};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 
+/// The largest number of parameters of which the next may be a literal: SQLite allows a statement 32,766, and those of the client and of
+/// the session come in addition.
+pub(crate) const LIFTED_MAX: usize = 10_000;
+
 /// One parameter of the SQLite statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {

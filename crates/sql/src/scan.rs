@@ -98,6 +98,11 @@ impl<'t> Scan<'t> {
         Ok(scanner.out)
     }
 
+    /// The whole message.
+    pub fn text(&self) -> &'t str {
+        self.text
+    }
+
     /// True for a message without any statement.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()

@@ -5,6 +5,7 @@ use crate::params::{Param, ParamSource, SessionValues};
 use crate::scan::Literal;
 use holdfast_types::access::Access;
 use holdfast_types::{OnCommit, RowLock, SqlResult, SqlState, StatementDesc, Value};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A statement in SQLite's SQL with all that is needed to run it and to describe it.
@@ -66,9 +67,10 @@ impl Translated {
         Translated { kind, verb, cacheable: true, ..Translated::default() }
     }
 
-    /// True where literal `i` of the text is a parameter, so that another value can replace it.
-    pub fn lifts(&self, i: usize) -> bool {
-        self.params.iter().any(|p| p.source == ParamSource::Literal(i))
+    /// The numbers of the literals of the text that are parameters, so that other values can replace them.
+    pub fn lifted(&self) -> HashSet<usize> {
+        let number = |p: &Param| if let ParamSource::Literal(i) = p.source { Some(i) } else { None };
+        self.params.iter().filter_map(number).collect()
     }
 
     /// The values of the SQLite statement's parameters.

@@ -9,6 +9,8 @@
 pub mod access;
 pub mod array;
 pub mod calendar;
+pub mod cancel;
+pub mod cost;
 pub mod definition;
 pub mod desc;
 pub mod error;
@@ -25,6 +27,7 @@ pub mod sink;
 pub mod value;
 pub mod vocabulary;
 
+pub use cost::Cost;
 pub use desc::{ColumnDesc, StatementDesc};
 pub use error::{SqlError, SqlResult, SqlState};
 pub use ids::{Epoch, Hlc, Lsn, SiteId, TableId, TxnId, VolumeId};

@@ -35,6 +35,15 @@ impl Value {
             Value::Blob(b) => ValueRef::Blob(b),
         }
     }
+
+    /// The bytes of a text or blob.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Value::Text(t) => t.len(),
+            Value::Blob(b) => b.len(),
+            Value::Null | Value::Int(_) | Value::Real(_) => 0,
+        }
+    }
 }
 
 impl ValueRef<'_> {

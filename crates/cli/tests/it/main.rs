@@ -11,6 +11,7 @@ mod doctor;
 mod dump;
 mod first_run;
 mod heavy;
+mod hostile;
 mod http;
 mod lab;
 mod mirror;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use holdfast_control::NodeId;
+use holdfast_control::{NodeId, SUCCESSOR_MS};
 
-use super::{GivingUp, Lack, Plan, SUCCESSOR_MS, Step};
+use super::{GivingUp, Lack, Plan, Step};
 
 /// Why a successor is replaced.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! The planner: which node is to have the group `database` next, and why. A pure function, so that the same view always gives
 //! the same step, and so that `holdfast cluster explain` shows what decides.
 //!
-//! Raft's leader evaluates [`plan`] with what pulses tell it and proposes Depose. The supervisor of a master that ends its own
+//! Raft's leader evaluates [`plan`] with what it hears of the nodes, and proposes Depose (`supervisor/failover.rs`). The supervisor of a master that ends its own
 //! mastership evaluates it with [`View::giving_up`], closes its lease page, and proposes HandOver.
 //!
 //! | the record says | and | step |
@@ -30,11 +30,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_control::{Command, Mastership, NodeId, Position, Record, Role};
+use holdfast_control::{Command, Mastership, NodeId, Position, Record, Role, SUCCESSOR_MS};
 use holdfast_types::Epoch;
-
-/// A successor that is not promoted after this time is replaced.
-pub const SUCCESSOR_MS: u64 = 2_000;
 
 /// What the planner is given.
 #[derive(Clone, Debug)]
@@ -46,7 +43,7 @@ pub struct View<'a> {
     pub nodes: BTreeMap<NodeId, NodeState>,
     /// The voters; the second set is empty except while they are being changed.
     pub voters: [BTreeSet<NodeId>; 2],
-    /// How long this node has known the present successor.
+    /// For how long the present successor could have been promoted.
     pub named_ms: u64,
     /// No moves, by command.
     pub is_frozen: bool,

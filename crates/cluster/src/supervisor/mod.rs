@@ -15,6 +15,7 @@
 //! continues until its lease has run out, and the next supervisor adopts it.
 
 mod events;
+mod failover;
 mod pages;
 mod pulse;
 mod remote_trail;
@@ -30,7 +31,7 @@ use crate::moment::unix_ms;
 use crate::process::Identity;
 use crate::runtime_dir::RuntimeDir;
 use crate::socket;
-use events::Events;
+use events::{Events, Kind};
 use holdfast_control::{
     Config, ControlError, ControlHandle, ControlNode, LeaseTerms, Machinery, NodeId, Role, Secure, TcpTransport,
 };
@@ -111,7 +112,10 @@ impl Supervisor {
         // The lock before the socket of an earlier supervisor is taken away.
         let transport = transport.map_err(|error| in_use(error, &control_dir))?;
         let config = Config { node, dir: control_dir.clone(), members, lease: LeaseTerms::default(), link: None };
-        let machinery = Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport));
+        let machinery = Machinery {
+            successors: Some(failover::successors(cluster.database.nodes.clone())),
+            ..Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport))
+        };
         let control = ControlNode::start(config, machinery).map_err(|error| in_use(error, &control_dir))?;
         if role == Role::Data {
             marked(&control_dir, &cluster.name, node.as_str()).map_err(ClusterError::io("mark", &control_dir))?;
@@ -119,11 +123,11 @@ impl Supervisor {
         let (events, pages) = (Events::default(), Pages::new(dir.path().to_owned()));
         let pulse = Pulse::start().map_err(ClusterError::io("start a thread in", dir.path()))?;
         events.add(
-            "started",
+            Kind::Started,
             format!("the supervisor of {node} in cluster {} starts, pid {}", cluster.name, std::process::id()),
         );
         for missing in pulse.scheduling().missing {
-            events.warn("scheduling", format!("the pulse may be late: {missing}"));
+            events.warn(Kind::Scheduling, format!("the pulse may be late: {missing}"));
         }
         let (state, started_unix_ms) = (Mutex::default(), unix_ms());
         let supervisor = Supervisor {
@@ -155,6 +159,7 @@ impl Supervisor {
         let adopted = self.adopt();
         let accepting = tokio::spawn(requests::accept(self.clone(), listener));
         let notifying = tokio::spawn(systemd::notify(self.clone()));
+        let telling = tokio::spawn(failover::tell_successors(self.clone()));
         ready();
         let serving = match self.role {
             Role::Data => tokio::spawn(watch::keep_server(self.clone(), adopted, stopped)),
@@ -169,7 +174,7 @@ impl Supervisor {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        self.events.add("stopping", "the supervisor stops its server and itself".to_owned());
+        self.events.add(Kind::Stopping, "the supervisor stops its server and itself".to_owned());
         stop.send_replace(true);
         tokio::select! {
             ended = serving => ended.map_err(|error| io("watch the server of")(error.into()))?,
@@ -179,6 +184,7 @@ impl Supervisor {
         }
         accepting.abort();
         notifying.abort();
+        telling.abort();
         systemd::stopping();
         Ok(())
     }

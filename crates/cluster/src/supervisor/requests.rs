@@ -13,6 +13,7 @@
 //! Failure: a connection that ends takes its waiting requests with it; the server asks again.
 
 use super::Supervisor;
+use super::events::Kind;
 use super::remote_trail::{Questions, RemoteTrail};
 use crate::message::{
     self, Ask, Caller, Done, Failure, ToServer, ToSupervisor, TrailState, VERSION, Welcome, WelcomeNode, promotion,
@@ -60,7 +61,7 @@ async fn serve(supervisor: Arc<Supervisor>, stream: UnixStream, number: u64) {
         Err(uid) => {
             let text =
                 format!("a connection of user id {uid} was refused: it is neither this supervisor's user nor root");
-            return supervisor.events.warn("refused", text);
+            return supervisor.events.warn(Kind::Refused, text);
         }
     };
     if let Err(error) = speak(&supervisor, stream, pid, number).await {
@@ -293,7 +294,7 @@ impl Supervisor {
             && self.is_its_server(server)
         {
             self.pulse.hold(lease, page.clone());
-            self.events.add("master", format!("{} is the master of epoch {epoch}", self.node));
+            self.events.add(Kind::Master, format!("{} is the master of epoch {epoch}", self.node));
             return Ok(epoch);
         }
         // No server can answer in this epoch.
@@ -311,13 +312,13 @@ impl Supervisor {
             Ok(()) => {
                 self.pages.forget(epoch);
                 let text = format!("the lease of epoch {epoch} was released: a successor need not wait for its end");
-                self.events.add("released", text);
+                self.events.add(Kind::Released, text);
             }
             // The group has moved on.
             Err(ControlError::Refused(refusal)) => tracing::debug!("the lease of epoch {epoch}: {refusal}"),
             Err(error) => {
                 let text = format!("the lease of epoch {epoch} could not be released, it expires by itself: {error}");
-                self.events.warn("not_released", text);
+                self.events.warn(Kind::NotReleased, text);
             }
         }
     }
@@ -332,16 +333,17 @@ impl Supervisor {
                 Ok(()) => {
                     self.pulse.hold(self.control.lease(), page.clone());
                     let left = page.remaining().as_millis();
-                    return self
-                        .events
-                        .add("resumed", format!("the lease of epoch {epoch} is renewed again; {left} ms were left"));
+                    return self.events.add(
+                        Kind::Resumed,
+                        format!("the lease of epoch {epoch} is renewed again; {left} ms were left"),
+                    );
                 }
                 Err(ControlError::NoQuorum) => tokio::time::sleep(RETRY).await,
                 Err(error) => {
                     page.close();
                     return self
                         .events
-                        .warn("not_resumed", format!("the lease of epoch {epoch} is not renewed: {error}"));
+                        .warn(Kind::NotResumed, format!("the lease of epoch {epoch} is not renewed: {error}"));
                 }
             }
         }

@@ -12,6 +12,7 @@
 //!
 //! Failure: `/proc` that cannot be read for a moment is looked at again; the pidfd reports the end in any case.
 
+use super::events::Kind;
 use super::{Server, Supervisor, is_free};
 use crate::moment::unix_ms;
 use crate::page::Progress;
@@ -59,14 +60,14 @@ impl Supervisor {
             Ok(closed) => {
                 if let Some(epoch) = closed {
                     self.events.add(
-                        "right_ended",
+                        Kind::RightEnded,
                         format!("the server of epoch {epoch} has ended; its lease page was closed"),
                     );
                     let supervisor = self.clone();
                     drop(tokio::spawn(async move { supervisor.release(epoch).await }));
                 }
             }
-            Err(error) => self.events.warn("pages", error.to_string()),
+            Err(error) => self.events.warn(Kind::Pages, error.to_string()),
         }
         if self.pages.current().is_some() {
             drop(tokio::spawn(self.clone().resume()));
@@ -80,7 +81,8 @@ impl Supervisor {
         match Process::open(progress.server()) {
             Ok(found) => found,
             Err(error) => {
-                self.events.warn("process", format!("process {} cannot be examined: {error}", progress.server().pid));
+                self.events
+                    .warn(Kind::Process, format!("process {} cannot be examined: {error}", progress.server().pid));
                 None
             }
         }
@@ -90,7 +92,7 @@ impl Supervisor {
         let identity = found.process.identity();
         let is_stopped = found.process.stat().ok().flatten().is_some_and(|stat| stat.is_stopped());
         let how = if is_stopped { ", which is stopped" } else { "" };
-        self.events.add("adopted", format!("the running server, pid {}{how}, was adopted", identity.pid));
+        self.events.add(Kind::Adopted, format!("the running server, pid {}{how}, was adopted", identity.pid));
         self.begins(identity, true);
     }
 
@@ -119,7 +121,7 @@ impl Supervisor {
         let opened = Identity::of_child(child.id()).and_then(|identity| Ok((identity, Process::open(identity)?)));
         match opened {
             Ok((identity, Some(process))) => {
-                self.events.add("server_started", format!("the server was started, pid {}", identity.pid));
+                self.events.add(Kind::ServerStarted, format!("the server was started, pid {}", identity.pid));
                 self.begins(identity, false);
                 Ok(Watched { process, child: Some(child) })
             }
@@ -149,7 +151,7 @@ impl Supervisor {
     fn right_ends(&self, identity: Identity) {
         if let Some(epoch) = self.pages.close_for(identity) {
             self.events.add(
-                "right_ended",
+                Kind::RightEnded,
                 format!("the server, pid {}, ends; the lease page of epoch {epoch} was closed", identity.pid),
             );
         }
@@ -191,7 +193,7 @@ impl Supervisor {
             Some(Err(error)) => error.to_string(),
             None => "it was adopted, so its exit status is not known".to_owned(),
         };
-        self.events.warn("server_ended", format!("the server, pid {}, has ended: {how}", identity.pid));
+        self.events.warn(Kind::ServerEnded, format!("the server, pid {}, has ended: {how}", identity.pid));
         self.pages.current().filter(|page| page.server() == identity).map(|page| page.epoch())
     }
 }
@@ -224,7 +226,7 @@ pub async fn keep_server(supervisor: Arc<Supervisor>, adopted: Option<Watched>, 
         }
         let pause = pauses.after(ran);
         if let Some(why) = why {
-            supervisor.events.warn("no_server", format!("{why}; the next attempt is in {pause:?}"));
+            supervisor.events.warn(Kind::NoServer, format!("{why}; the next attempt is in {pause:?}"));
             supervisor.state.lock().waits = Some(why);
         }
         tokio::select! {

@@ -359,7 +359,7 @@ fn a_lease_that_counts_from_the_answer_is_found() {
 
 #[test]
 fn a_broken_sync_set_is_found() {
-    let table = [(Sabotage::AnySuccessor, 0), (Sabotage::AlonePremature, 100), (Sabotage::ReadsAtOnce, 330)];
+    let table = [(Sabotage::AnySuccessor, 0), (Sabotage::AlonePremature, 100), (Sabotage::ReadsAtOnce, 120)];
     table.iter().for_each(|(sabotage, first)| is_found(*sabotage, *first, "without acknowledged commits"));
 }
 

@@ -8,6 +8,7 @@
 mod clock;
 mod commits;
 mod directed;
+mod failover;
 mod grants;
 mod histories;
 mod invariants;
@@ -59,6 +60,14 @@ pub enum Sabotage {
     ResumesLeading,
     /// A node is promoted though the group has seen more of its trail.
     AnyPosition,
+    /// The wait counts from the last renewal that was published, not from the last that was applied (K1).
+    WaitFromPublished,
+    /// It counts from the last renewal applied here, though Depose was only heard of (K1).
+    WaitFromAnswer,
+    /// Raft's leader proposes Depose for whatever the record will be then, and again until it is agreed on (K2).
+    DeposeWithoutSeen,
+    /// Silence counts by the clock, also while this process was stopped (K3).
+    SilenceByTheClock,
 }
 
 impl Sabotage {

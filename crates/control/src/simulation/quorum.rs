@@ -51,6 +51,7 @@ impl Trail {
             checksum: number as u32,
             leads: self.leads,
             settled: None,
+            ..TrailTip::default()
         }
     }
 

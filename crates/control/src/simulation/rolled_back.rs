@@ -109,7 +109,15 @@ impl ComparedTrail for Fixed {
 
 fn trail(epoch: Epoch, lsn: u64, settled: u64, positions: &[(&str, u64)]) -> Arc<Fixed> {
     let positions = positions.iter().map(|(name, lsn)| (node(name), *lsn)).collect();
-    let tip = TrailTip { trail: String::new(), epoch, lsn, checksum: 1, leads: None, settled: Some(settled) };
+    let tip = TrailTip {
+        trail: String::new(),
+        epoch,
+        lsn,
+        checksum: 1,
+        leads: None,
+        settled: Some(settled),
+        ..TrailTip::default()
+    };
     Arc::new(Fixed { tip, positions })
 }
 

@@ -17,11 +17,12 @@ use super::network::Network;
 use super::runtime::Gate;
 use crate::clock::LeaseClock;
 use crate::error::ControlError;
+use crate::failover::{Heard, SUCCESSOR_MS, Sight, Successors};
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
 use crate::node::{Config, ControlHandle, Machinery, Member};
 use crate::plane::{Basis, ControlPlane, Promotion};
-use crate::record::{Position, Role};
+use crate::record::{Mastership, Position, Role};
 
 /// Nodes with data where there is a witness, which is the last.
 pub const DATA_NODES: usize = 2;
@@ -50,6 +51,10 @@ pub struct World {
     pub network: Arc<Network>,
     pub seen: Witnessed,
     pub sabotage: Sabotage,
+    /// The leader names successors, and who is named promotes itself.
+    automatic: bool,
+    /// Does not promote itself, though it is named.
+    pub held_back: Arc<parking_lot::Mutex<BTreeSet<NodeId>>>,
     members: BTreeMap<NodeId, Role>,
     drawn: Arc<AtomicU64>,
     disks: u64,
@@ -68,15 +73,25 @@ fn members(third: Role) -> BTreeMap<NodeId, Role> {
 impl World {
     /// Two nodes with data and a witness.
     pub fn new(seed: u64, sabotage: Sabotage) -> World {
-        World::of(members(Role::Witness), seed, sabotage)
+        World::of(members(Role::Witness), seed, sabotage, false)
     }
 
     /// Three nodes with data.
     pub fn of_data_nodes(seed: u64, sabotage: Sabotage) -> World {
-        World::of(members(Role::Data), seed, sabotage)
+        World::of(members(Role::Data), seed, sabotage, false)
     }
 
-    fn of(members: BTreeMap<NodeId, Role>, seed: u64, sabotage: Sabotage) -> World {
+    /// Two nodes with data and a witness, which fail over by themselves.
+    pub fn automatic(seed: u64, sabotage: Sabotage) -> World {
+        World::of(members(Role::Witness), seed, sabotage, true)
+    }
+
+    /// Three nodes with data, which fail over by themselves.
+    pub fn automatic_of_data_nodes(seed: u64, sabotage: Sabotage) -> World {
+        World::of(members(Role::Data), seed, sabotage, true)
+    }
+
+    fn of(members: BTreeMap<NodeId, Role>, seed: u64, sabotage: Sabotage, automatic: bool) -> World {
         let nodes = members.keys().enumerate().map(|(index, name)| SimNode {
             name: *name,
             disk: FaultDisk::new(seed * 8 + index as u64),
@@ -92,6 +107,8 @@ impl World {
             network: Network::new(seed),
             seen: Witnessed::default(),
             sabotage,
+            automatic,
+            held_back: Arc::default(),
             members: members.clone(),
             drawn: Arc::new(AtomicU64::new(seed << 32)),
             disks: 3,
@@ -114,12 +131,17 @@ impl World {
             transport: self.network.join(node.name),
             clock: node.clock.clone(),
             random: Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed) + 1),
+            successors: self.automatic.then(|| Arc::new(first_that_answers) as Successors),
             on_failure: Arc::new(|_| {}),
         };
         let opened = Member::open(config, machinery);
         let (mut member, handle) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         member.sabotage = sabotage;
         node.task = Some(node.gate.spawn(member.run()));
+        if self.automatic && self.members[&node.name] == Role::Data {
+            let held_back = self.held_back.clone();
+            node.gate.spawn(promotes_itself(handle.clone(), node.name, held_back));
+        }
         node.handle = Some(handle);
     }
 
@@ -214,6 +236,49 @@ impl World {
         };
         let waited = timeout(Duration::from_secs(40), all).await;
         waited.unwrap_or_else(|_| Err("not all vote though all faults are over".to_owned()))
+    }
+}
+
+/// The simplest choice: a node of the sync set that answers, by name.
+fn first_that_answers(sight: &Sight) -> Option<NodeId> {
+    let (record, named) = (&sight.record, sight.record.successor());
+    let is_lost = named
+        .and_then(|named| sight.heard.get(&named))
+        .is_some_and(|heard| matches!(heard, Heard::Silent { ms } if *ms >= u64::from(record.lease.lease_ms)));
+    if named.is_some() && !is_lost && sight.late_ms < SUCCESSOR_MS {
+        return None;
+    }
+    let is_fit = |(node, heard): &(&NodeId, &Heard)| {
+        let serves = matches!(record.mastership, Mastership::Serving { .. }) && record.master == Some(**node);
+        let answers = !matches!(heard, Heard::Silent { .. });
+        answers && !serves && record.sync_set.contains(**node) && Some(**node) != named
+    };
+    let fit: Vec<NodeId> = sight.heard.iter().filter(is_fit).map(|(node, _)| *node).collect();
+    fit.iter().find(|node| Some(**node) != record.master).or(fit.first()).copied()
+}
+
+/// What a server does under a supervisor: it is promoted when it is named, and when it starts as the last master.
+async fn promotes_itself(handle: ControlHandle, me: NodeId, held_back: Arc<parking_lot::Mutex<BTreeSet<NodeId>>>) {
+    let mut records = handle.watch();
+    loop {
+        let record = records.borrow_and_update().clone();
+        let basis = record.as_ref().and_then(|record| match record.successor() {
+            Some(named) => (named == me).then_some(Basis::Named),
+            None => (record.master == Some(me) && handle.lease().epoch() < record.epoch).then_some(Basis::Starts),
+        });
+        match (record, basis.filter(|_| !held_back.lock().contains(&me))) {
+            (Some(record), Some(basis)) => {
+                let (expected_epoch, epoch_at_least) = (record.epoch, Epoch(0));
+                let promotion =
+                    Promotion { node: me, expected_epoch, epoch_at_least, accept_loss: false, trail_end: None, basis };
+                // A refusal: the record has moved.
+                let _ = handle.promote(promotion).await;
+                sleep(Duration::from_millis(100)).await;
+            }
+            _ => {
+                let _ = timeout(Duration::from_millis(500), records.changed()).await;
+            }
+        }
     }
 }
 

@@ -145,7 +145,13 @@ impl BranchState {
         if let Err(e) = c.run(c.control.savepoint) {
             return Attempt::Failed(e);
         }
+        let bounds = match work {
+            Work::Statement { step, .. } if self.on_a_network_thread => Some(step.bounds_on_a_network_thread()),
+            _ => None,
+        };
+        c.conn.set_bounds(bounds);
         let ran = execute(&self.database, c, self.schema(), work).and_then(|()| check(c));
+        c.conn.set_bounds(None);
         let found = c.found();
         self.overflowed = c.conn.capture().overflowed();
         match (found.blocked, found.needs_exclusive, found.stale, ran) {

@@ -91,6 +91,7 @@ fn describe(stmt: &Statement) -> Statement {
         sql: String::new(),
         param_count: stmt.param_count,
         class: stmt.class,
+        cost: stmt.cost,
         names_its_rows: false,
         columns: stmt.columns.clone(),
         touched: Box::default(),

@@ -38,6 +38,8 @@ pub struct BranchState {
     pub size: Size,
     /// The last attempt was stopped at that limit.
     pub(super) overflowed: bool,
+    /// The statement at work runs on a network thread, within its bounds.
+    pub(super) on_a_network_thread: bool,
     pub(super) count: usize,
     savepoints: Vec<Savepoint>,
     /// REPEATABLE READ: the transaction's snapshot. Otherwise that of the connection, while it has one.
@@ -66,6 +68,7 @@ impl BranchState {
             ops: Vec::new(),
             size: Size::new(),
             overflowed: false,
+            on_a_network_thread: false,
             count: 0,
             savepoints: Vec::new(),
             pin: None,

@@ -106,13 +106,21 @@ impl Branch {
     async fn on_a_thread(&mut self, mut work: Work) -> SqlResult<(Attempt, Work)> {
         let mut state = self.state.take().ok_or_else(lost)?;
         let bounded = match &work {
-            Work::Statement { step, .. } => step.stmt.class.is_bounded(),
+            Work::Statement { step, .. } => step.is_bounded(),
             Work::Rows { .. } => false,
         };
         if bounded {
+            state.on_a_network_thread = true;
             let attempt = state.attempt(&mut work, &self.interruption);
-            self.state = Some(state);
-            return Ok((attempt, work));
+            state.on_a_network_thread = false;
+            match attempt {
+                // Too large for this thread, for a value or a row that it reads.
+                Attempt::Failed(e) if e.state() == SqlState::PROGRAM_LIMIT_EXCEEDED => work.reset(),
+                attempt => {
+                    self.state = Some(state);
+                    return Ok((attempt, work));
+                }
+            }
         }
         let interruption = self.interruption.clone();
         let thread = self.database.engine.tasks.spawn_blocking(move || {

@@ -82,6 +82,14 @@ impl Reader {
         run_step(&mut c.conn, &mut c.cache, &schema, number, step, sink)
     }
 
+    /// Runs one reading statement on a network thread. What is too large for that fails with 54000, and can run elsewhere.
+    pub fn run_on_a_network_thread(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+        self.conn().set_bounds(Some(step.bounds_on_a_network_thread()));
+        let ran = self.run(number, step, sink);
+        self.conn().set_bounds(None);
+        ran
+    }
+
     /// Ends the transaction that [`Reader::begin`] began.
     pub fn end(&mut self) -> SqlResult<()> {
         self.pin = None;

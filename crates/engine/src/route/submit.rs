@@ -4,7 +4,9 @@
 //! |---|---|
 //! | all bounded | to the writer, in a batch with others |
 //! | a schema change, advisory locks, row locks with NOWAIT, SKIP LOCKED or a limit | a branch |
-//! | a slow one, if the client allows any order | a branch first, the writer if it grows too large |
+//! | one whose expressions are not known to be cheap: functions, or long parameters of functions | a branch |
+//! | one slow one, if the client allows any order | a branch first, the writer if it grows too large |
+//! | several with a slow one, if the client allows any order | a branch |
 //! | else | to the writer, in a batch of its own |
 //! | any, on a standby | a branch, if it changes nothing |
 
@@ -13,7 +15,7 @@ use crate::state::database::{DatabaseState, next_txn_id};
 use crate::state::queue::{Request, WriterCommand};
 use crate::state::submission::{OnCompletion, Submission};
 use crate::statement::model::{Class, Report, Step};
-use holdfast_types::{LockWait, RowLock, SqlResult};
+use holdfast_types::{Cost, LockWait, RowLock, SqlResult};
 use std::sync::Arc;
 
 /// Runs a one-message transaction. `done` is called when its answer may be sent.
@@ -22,15 +24,16 @@ pub fn submit(database: &Arc<DatabaseState>, submission: Submission, done: OnCom
     if database.engine.follow.is_some() {
         return submit_on_standby(database, id, submission, done);
     }
-    let sole = !submission.steps.iter().all(|s| s.stmt.class.is_bounded());
+    let sole = !submission.steps.iter().all(Step::is_bounded);
     let request = Request { id, submission, merge: None, done, sole, lock_owner: None };
     let waits_its_own_way = |l: &RowLock| l.wait != LockWait::Wait || l.limit.is_some();
     let on_a_branch = |r: &Report| r.advisory || r.row_locks.iter().any(waits_its_own_way);
     // Tables with triggers and virtual tables need the exclusive writer: a branch would find that out at the first row.
-    let one = request.submission.steps.len() == 1 && request.submission.any_order;
-    let side_by_side = sole && one && !database.map().has_exclusive;
-    let on_a_branch = |s: &Step| s.stmt.class == Class::Ddl || on_a_branch(&s.stmt.report);
-    if request.submission.steps.iter().any(on_a_branch) {
+    let side_by_side = sole && request.submission.any_order && !database.map().has_exclusive;
+    let computes = |s: &Step| s.stmt.cost == Cost::Unbounded || (s.stmt.class.is_bounded() && !s.is_bounded());
+    let on_a_branch = |s: &Step| s.stmt.class == Class::Ddl || on_a_branch(&s.stmt.report) || computes(s);
+    let several = request.submission.steps.len() > 1;
+    if request.submission.steps.iter().any(on_a_branch) || (side_by_side && several) {
         one_message::on_a_branch(database, request);
     } else if side_by_side {
         one_message::beside_others(database, request);

@@ -24,7 +24,7 @@ use holdfast_store::volume::Volume;
 use holdfast_trail::Span;
 use holdfast_types::record::put_fragment_drop;
 use holdfast_types::schema::{Dialect, Schema};
-use holdfast_types::{SqlError, SqlResult, SqlState, TxnId, ValueRef, VolumeId};
+use holdfast_types::{Cost, SqlError, SqlResult, SqlState, TxnId, ValueRef, VolumeId};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -236,6 +236,8 @@ impl DatabaseState {
         let ids = self.ids.clone();
         let refuse = |_: &[ValueRef<'_>]| Err(advisory::not_here());
         conn.register_function(advisory::FUNCTION, 3, false, refuse).map_err(internal)?;
+        conn.set_cost(advisory::FUNCTION, Cost::Constant);
+        conn.set_cost(NEXT_ID, Cost::Constant);
         conn.register_next_id(NEXT_ID, move |table, highest| ids.next(table, highest)).map_err(internal)?;
         match &self.engine.options.connect {
             Some(connect) => {

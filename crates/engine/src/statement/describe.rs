@@ -1,8 +1,9 @@
 //! Prepares a statement on one connection and describes it for all connections.
 
-use crate::statement::classify::classify;
+use crate::statement::classify::{Classified, classify};
 use crate::statement::model::{Class, Report, Statement};
 use holdfast_store::sqlite::{Conn, SqliteError};
+use holdfast_types::Cost;
 use holdfast_types::definition::redefinition::Redefinition;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,6 +29,7 @@ pub fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Statement,
             sql: sql.to_owned(),
             param_count: 0,
             class: Class::Ddl,
+            cost: Cost::Unbounded,
             names_its_rows: false,
             columns: Vec::new(),
             report,
@@ -39,7 +41,7 @@ pub fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Statement,
         true => (conn.prepare(sql)?, Vec::new()),
         false => conn.guarded_touching(|conn| conn.prepare(sql))?,
     };
-    let described = classify(conn, id, sql).map(|class| Statement {
+    let described = classify(conn, id, sql).map(|Classified { class, cost }| Statement {
         id: NEXT.fetch_add(1, Ordering::Relaxed),
         sql: sql.to_owned(),
         param_count: conn.param_count(id),
@@ -49,6 +51,7 @@ pub fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Statement,
             Class::Scan if report.write => Class::WriteScan,
             class => class,
         },
+        cost,
         names_its_rows: class == Class::Write && names_its_rows(sql),
         columns: conn.columns(id),
         report,

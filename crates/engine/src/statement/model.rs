@@ -1,8 +1,9 @@
 //! A prepared statement as all connections share it: its text, what it does, and where it may run.
 
 use crate::statement::temp::tables::TempUse;
+use holdfast_store::sqlite::Bounds;
 pub use holdfast_store::sqlite::Touch;
-use holdfast_types::{RowLock, StatementDesc};
+use holdfast_types::{Cost, RowLock, StatementDesc, Value};
 use std::sync::Arc;
 
 /// Where a statement may run (RULE 10), determined from SQLite's program for it.
@@ -65,6 +66,8 @@ pub struct Statement {
     pub sql: String,
     pub param_count: usize,
     pub class: Class,
+    /// The highest cost of the functions that it calls.
+    pub cost: Cost,
     /// It changes only rows that it names by their key or inserts VALUES, reads no other rows, and skips no row because
     /// of a conflict.
     pub names_its_rows: bool,
@@ -76,9 +79,44 @@ pub struct Statement {
     pub temp: Option<TempUse>,
 }
 
+/// The arguments of one function that may be handled where other sessions wait for it, and all parameters of a statement that
+/// calls functions: some of them take a millisecond for so much.
+const ARGUMENT_BYTES_MAX: usize = 8 << 10;
+
+/// The longest value and row that such a statement may handle.
+const VALUE_BYTES_MAX: i32 = 256 << 10;
+
+/// The longest value and row that is read on a network thread.
+const ROW_BYTES_MAX: i32 = 1 << 20;
+
 /// One statement to run with its parameters, in order.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub stmt: Arc<Statement>,
-    pub params: Vec<holdfast_types::Value>,
+    pub params: Vec<Value>,
+}
+
+impl Step {
+    /// Whether it may run where other sessions wait for it: on a network thread, or in a batch with others. Something that it reads
+    /// may still be too large for that; [`Step::bounds`] detects it.
+    pub fn is_bounded(&self) -> bool {
+        let params = || self.params.iter().map(Value::bytes).sum::<usize>();
+        self.stmt.class.is_bounded()
+            && match self.stmt.cost {
+                Cost::Constant => true,
+                Cost::Linear => params() <= ARGUMENT_BYTES_MAX,
+                Cost::Unbounded => false,
+            }
+    }
+
+    /// The bounds within which it may run in a batch with others. Beyond them it ends with SQLITE_TOOBIG.
+    pub fn bounds(&self) -> Option<Bounds> {
+        let bounds = Bounds { value_bytes: VALUE_BYTES_MAX, argument_bytes: ARGUMENT_BYTES_MAX };
+        (self.stmt.cost != Cost::Constant).then_some(bounds)
+    }
+
+    /// The bounds within which it may run on a network thread.
+    pub fn bounds_on_a_network_thread(&self) -> Bounds {
+        self.bounds().unwrap_or(Bounds { value_bytes: ROW_BYTES_MAX, argument_bytes: usize::MAX })
+    }
 }

@@ -7,6 +7,7 @@
 //! | fails | rolled back to | truncated | when the batch is durable |
 //! | would leave a deferred foreign key violated | rolled back to (RULE 11) | truncated | 23503 |
 //! | meets a lock that a branch holds | rolled back to | truncated | it runs again on a branch, which waits |
+//! | reads values too large for the functions that it calls | rolled back to | truncated | it runs again on a branch |
 //! | makes the record larger than can be reserved | rolled back to (RULE 7) | truncated | 53100 |
 //! | rolls back the whole transaction (RULE 10) | gone | gone | error; all the others run again |
 
@@ -175,7 +176,7 @@ impl Writer {
         }
         for s in &request.submission.steps {
             let before = self.recorded();
-            result = self.run_step(step, s, &mut *request.submission.sink);
+            result = self.run_shared_step(step, s, &mut *request.submission.sink);
             if result.is_err() {
                 break;
             }

@@ -338,6 +338,19 @@ impl Writer {
         run_step_visiting(&mut self.conn, &mut self.cache, &schema, number, step, sink, &mut visit)
     }
 
+    /// Runs one statement in a batch with others. Where what it reads is too large for that it counts as one that has met a lock: it
+    /// begins again on a branch.
+    pub(super) fn run_shared_step(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+        let Some(bounds) = step.bounds() else { return self.run_step(number, step, sink) };
+        self.conn.set_bounds(Some(bounds));
+        let ran = self.run_step(number, step, sink);
+        self.conn.set_bounds(None);
+        if ran.as_ref().is_err_and(|e| e.state() == SqlState::PROGRAM_LIMIT_EXCEEDED) {
+            self.on.lock().conflict = true;
+        }
+        ran
+    }
+
     /// RULE 8: the text goes to the trail, the row changes that it causes do not.
     fn run_ddl(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
         sink.begin(number, &step.stmt.report.desc);

@@ -19,7 +19,7 @@ pub struct WriterWork {
     pub owner: Option<OwnerId>,
     /// A branch is at work.
     pub registering: bool,
-    /// The request at work changes what another transaction has locked.
+    /// The request at work changes what another transaction has locked, or has met values too large for its functions.
     pub conflict: bool,
 }
 

@@ -34,6 +34,7 @@ mod factory;
 mod failure;
 mod lock_waits;
 mod log_line;
+mod long_text;
 mod measuring;
 mod multi_database;
 mod node_session;

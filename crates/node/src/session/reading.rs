@@ -3,7 +3,7 @@
 
 use super::node_session::NodeSession;
 use crate::cancel::{Target, canceled, with_reason};
-use holdfast_engine::{Class, Reader, Step as EngineStep};
+use holdfast_engine::{Reader, Step as EngineStep};
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
 use holdfast_wire::{Client, Failure, Reply};
 use tokio::sync::mpsc;
@@ -11,14 +11,30 @@ use tokio::sync::mpsc;
 /// Full buffers of a scan that may wait for the client.
 const CHUNKS_MAX: usize = 4;
 
-/// Runs the steps on the reader; several steps see one snapshot. The error comes with the index of the step that failed.
-fn run(reader: &mut Reader, steps: &[EngineStep], reply: &mut Reply) -> Result<(), (usize, SqlError)> {
+/// Runs the steps on the reader; several steps see one snapshot. `here` is a network thread, where only so much may run. The error comes with the index of the step that failed.
+fn run(reader: &mut Reader, steps: &[EngineStep], reply: &mut Reply, here: bool) -> Result<(), (usize, SqlError)> {
     let one_snapshot = steps.len() > 1 && !reader.in_transaction();
     if one_snapshot {
         reader.begin().map_err(|e| (0, e))?;
     }
-    let ran = steps.iter().enumerate().try_for_each(|(i, step)| reader.run(i, step, reply).map_err(|e| (i, e)));
+    let ran = steps.iter().enumerate().try_for_each(|(i, step)| {
+        let ran = match here {
+            true => reader.run_on_a_network_thread(i, step, reply),
+            false => reader.run(i, step, reply),
+        };
+        ran.map_err(|e| (i, e))
+    });
     if one_snapshot { reader.end().map_err(|e| (steps.len() - 1, e)).and(ran) } else { ran }
+}
+
+/// Whether the step may run on a network thread, where other sessions wait for it.
+fn may_run_here(step: &EngineStep) -> bool {
+    step.stmt.class.is_read() && step.is_bounded()
+}
+
+/// Whether a step failed because it is too large for a network thread. Elsewhere it may fail likewise, or not.
+fn was_too_large(error: &SqlError) -> bool {
+    error.state() == SqlState::PROGRAM_LIMIT_EXCEEDED
 }
 
 impl NodeSession {
@@ -31,9 +47,13 @@ impl NodeSession {
         client: &mut Client,
     ) -> (Option<Reader>, Result<(), Failure>) {
         client.reply().start_at(first);
-        if steps.iter().all(|s| s.stmt.class == Class::Read) {
+        if steps.iter().all(may_run_here) {
             let position = client.reply().position();
-            let ran = run(&mut reader, &steps, client.reply());
+            let ran = run(&mut reader, &steps, client.reply(), true);
+            if ran.as_ref().is_err_and(|(_, e)| was_too_large(e)) {
+                client.reply().back_to(position);
+                return self.scan(reader, first, steps, client).await;
+            }
             if ran.is_ok() && self.canceller.is_asked() {
                 // By the statement itself, or by another thread just now.
                 client.reply().back_to(position);
@@ -53,7 +73,7 @@ impl NodeSession {
     ) -> (Option<Reader>, Result<(), Failure>) {
         let target = Target::Reader(reader.interrupt_handle());
         let work = move |reply: &mut Reply| {
-            let ran = run(&mut reader, &steps, reply);
+            let ran = run(&mut reader, &steps, reply, false);
             (reader, ran)
         };
         match self.on_thread(target, client, work).await {
@@ -113,9 +133,12 @@ impl NodeSession {
         step: EngineStep,
         mut sink: S,
     ) -> (Option<Reader>, SqlResult<S>) {
-        if step.stmt.class == Class::Read {
-            let ran = reader.run(0, &step, &mut sink);
-            return (Some(reader), ran.map(|()| sink));
+        if may_run_here(&step) {
+            let ran = reader.run_on_a_network_thread(0, &step, &mut sink);
+            if !ran.as_ref().is_err_and(was_too_large) {
+                return (Some(reader), ran.map(|()| sink));
+            }
+            sink.reset();
         }
         let target = Target::Reader(reader.interrupt_handle());
         let scan = tokio::task::spawn_blocking(move || {

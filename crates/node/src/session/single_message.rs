@@ -1,5 +1,6 @@
 //! One-message transactions: all statements are known before the first one runs, so they are submitted as a whole.
 
+use super::long_text::is_long;
 use super::node_session::NodeSession;
 use super::state::{Block, Left, Phase, State};
 use crate::plan::{Extra, Plan};
@@ -97,7 +98,10 @@ impl NodeSession {
         let schema = self.served.db.schema();
         let resolve = |piece| self.served.resolve(&piece, &schema, &[], &self.identity.user);
         // A statement that cannot be resolved yet may need what an earlier one creates.
-        let entries = scan.pieces().map(resolve).collect::<SqlResult<Vec<Arc<Entry<Extra>>>>>().ok()?;
+        let entries = match is_long(scan.text()) {
+            true => self.resolve_elsewhere(scan.text(), &schema, &[]).await.ok()?,
+            false => scan.pieces().map(resolve).collect::<SqlResult<Vec<Arc<Entry<Extra>>>>>().ok()?,
+        };
         let body = body(entries.len(), self.default_isolation(), |i| &entries[i])?;
         if entries.iter().any(|e| self.must_wait_for_schema(e)) {
             return None;

@@ -4,6 +4,7 @@ use super::automatic;
 use super::blocking::blocking;
 use super::copy;
 use super::failure::read_only;
+use super::long_text::is_long;
 use super::node_session::NodeSession;
 use super::source::Source;
 use super::state::{Phase, State};
@@ -41,6 +42,10 @@ impl NodeSession {
         }
         if schema.has_temporary() {
             return self.resolve_with_temporary(piece, schema, param_types).await;
+        }
+        let own_schema = self.state.is_writing() && !Arc::ptr_eq(schema, &self.served.db.schema());
+        if is_long(piece.text()) && !own_schema {
+            return self.resolve_one_elsewhere(piece.text(), schema, param_types).await;
         }
         let user = &self.identity.user;
         let State::Block(block) = &mut self.state else {

@@ -6,7 +6,8 @@
 //! | names this node | promotes itself, and tries again as long as it is named | is promoted |
 //! | names another node | follows | waits |
 //! | says that this node is the master, and names none | names itself, and is promoted: its promotion was lost or has failed | the same |
-//! | names none | follows | names itself, and is promoted |
+//! | names none: the lease was given up | follows | waits for at most a second until another one is named; then it names itself, and is promoted |
+//! | names none, and there was no master | follows | names itself, and is promoted |
 //!
 //! What a new master knows about its takeover, whether another node can have what it commits:
 //!
@@ -20,14 +21,33 @@
 //! Failure: a record that is too old says no; then commits wait for `standby_timeout_ms`, as after any other start.
 
 use super::{ADDRESS_MAX, Control};
-use holdfast_control::{Basis, NodeId, Record, Refusal};
+use holdfast_control::{Basis, Mastership, NodeId, Record, Refusal};
 use holdfast_types::Epoch;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a server that starts waits for the group to name another node, after it has given its lease up.
+const OTHERS_FIRST_MAX: Duration = Duration::from_secs(1);
 
 impl Control {
     /// Whether this standby is to promote itself by the record as this node knows it, and on what basis.
     pub fn own_promotion(&self) -> Option<Basis> {
         let record = self.handle.record().filter(|_| self.is_supervised)?;
         own_promotion(&record, self.me)
+    }
+
+    /// The last master has given its lease up, and starts again: the group may name another node first, which needs no restart.
+    pub(super) async fn let_others_go_first(&self, record: &Record) {
+        let is_free = matches!(record.mastership, Mastership::Free { successor: None }) && record.master.is_some();
+        if !self.is_supervised || !is_free {
+            return;
+        }
+        let mut records = self.handle.watch();
+        let is_decided = |newest: &Option<Arc<Record>>| {
+            newest.as_ref().is_some_and(|newest| newest.epoch > record.epoch || newest.successor().is_some())
+        };
+        // What has happened is asked of the group next.
+        drop(tokio::time::timeout(OTHERS_FIRST_MAX, records.wait_for(is_decided)).await);
     }
 
     /// Whether a server that starts is to try again after this refusal. `waits_for`: the successor of which that was reported.

@@ -82,7 +82,7 @@ impl Binder<'_> {
             return self.coerce(typed, Type::TEXT, When::Implicit);
         }
         match typed.shape {
-            Shape::Number { literal: Some(_), .. } if self.lift => {
+            Shape::Number { literal: Some(_), .. } if self.lifts() => {
                 let ty = typed.ty;
                 self.coerce(typed, ty, When::Implicit)
             }
@@ -110,7 +110,7 @@ impl Binder<'_> {
         }
         let read = types::cast(Value::Text(value.to_owned()).as_ref(), Type::UNKNOWN, to, when == When::Explicit)?;
         let sql = match literal {
-            Some(n) if self.lift && when != When::Explicit => {
+            Some(n) if self.lifts() && when != When::Explicit => {
                 self.param(ParamSource::Literal(n), Some(Coerce { from: Type::UNKNOWN, to }))?
             }
             _ => constant(&read),
@@ -142,7 +142,7 @@ impl Binder<'_> {
         };
         let read = types::cast(value.as_ref(), typed.ty, to, when == When::Explicit)?;
         let sql = match literal {
-            Some(n) if self.lift => self.param(ParamSource::Literal(n), Some(Coerce { from: typed.ty, to }))?,
+            Some(n) if self.lifts() => self.param(ParamSource::Literal(n), Some(Coerce { from: typed.ty, to }))?,
             _ => constant(&read),
         };
         // A lifted or converted number is an expression from here on; an unchanged one may still be converted.

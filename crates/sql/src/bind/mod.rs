@@ -30,7 +30,7 @@ pub mod write;
 use crate::context::Context;
 use crate::locks::Clause;
 use crate::names::{quote, quote_table};
-use crate::params::{Coerce, Param, ParamSource, SessionValue};
+use crate::params::{Coerce, LIFTED_MAX, Param, ParamSource, SessionValue};
 use crate::scan::{Literal, Piece};
 use crate::types::Type;
 use holdfast_types::schema::Table;
@@ -59,6 +59,8 @@ pub struct Binder<'a> {
     pub params: Vec<Param>,
     /// OIDs of `$1` ..., 0 while unknown.
     pub client_types: Vec<u32>,
+    /// The numbers of parameters that are not literals, by what they are.
+    shared_params: HashMap<String, usize>,
     /// A literal bound now may become a parameter.
     lift: bool,
     /// The text is stored in the schema: it may have no parameters and call no function of Holdfast.
@@ -95,6 +97,7 @@ impl<'a> Binder<'a> {
             text: piece.text(),
             literal_at: locate_literals(piece),
             params: Vec::new(),
+            shared_params: HashMap::new(),
             client_types: ctx.param_types.to_vec(),
             lift: false,
             stored: false,
@@ -142,12 +145,18 @@ impl<'a> Binder<'a> {
             return Err(SqlError::unsupported("a parameter or session value in a stored definition"));
         }
         let param = Param { source, coerce };
-        let shared = !matches!(param.source, ParamSource::Literal(_));
-        let known = if shared { self.params.iter().position(|p| *p == param) } else { None };
-        let index = known.unwrap_or_else(|| {
-            self.params.push(param);
-            self.params.len() - 1
-        });
+        // A literal's number is its own; the others may come again.
+        let shared = (!matches!(param.source, ParamSource::Literal(_))).then(|| format!("{param:?}"));
+        let index = match shared.as_ref().and_then(|key| self.shared_params.get(key)) {
+            Some(index) => *index,
+            None => {
+                self.params.push(param);
+                self.params.len() - 1
+            }
+        };
+        if let Some(key) = shared {
+            self.shared_params.insert(key, index);
+        }
         Ok(format!("?{}", index + 1))
     }
 
@@ -181,6 +190,11 @@ impl<'a> Binder<'a> {
         let result = f(self);
         self.lift = before;
         result
+    }
+
+    /// Whether a literal bound now becomes a parameter. In a long list of values only the first ones do.
+    fn lifts(&self) -> bool {
+        self.lift && self.params.len() < LIFTED_MAX
     }
 
     /// Runs `f` so that plain literals may become parameters.

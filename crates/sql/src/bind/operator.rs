@@ -512,7 +512,7 @@ impl Binder<'_> {
         }
         let typed = self.expr(e, scope)?;
         let Shape::Number { text, literal } = &typed.shape else { return Ok(None) };
-        if typed.ty.is_integer() && self.lift && literal.is_some() {
+        if typed.ty.is_integer() && self.lifts() && literal.is_some() {
             let positive = self.finish(typed)?;
             // The positive number is in the range of its type, so the negative one is, too.
             return Ok(Some(Typed { sql: format!("(-{})", positive.sql), shape: Shape::Expr, ..positive }));

@@ -60,7 +60,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     Function::strict("hf_array_key", 2, |a| Ok(Value::Blob(sort_key(element(a, 1)?, &array(a, 0)?)?))),
     Function::loose("hf_array_any", 5, any),
-    Function::strict("hf_real", 1, |a| Ok(Value::Real(super::function::text(a, 0)?.parse().unwrap_or(f64::NAN)))),
+    Function::strict("hf_real", 1, |a| Ok(Value::Real(super::function::text(a, 0)?.parse().unwrap_or(f64::NAN))))
+        .linear(),
     Function::loose("hf_json_zip", -1, zip),
 ];
 

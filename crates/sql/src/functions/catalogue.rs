@@ -15,28 +15,33 @@ pub(super) const FUNCTIONS: &[Function] = &[
             ValueRef::Null => types::type_name(type_oid),
             _ => types::format_type(type_oid, int(a, 1)? as i32),
         }))
-    }),
+    })
+    .constant(),
     Function::strict("hf_to_regtype", 1, |a| {
         Ok(types::by_name(&text(a, 0)?).map_or(Value::Null, |o| Value::Int(i64::from(o))))
-    }),
-    Function::strict("hf_size_pretty", 1, size_pretty),
+    })
+    .linear(),
+    Function::strict("hf_size_pretty", 1, size_pretty).linear(),
     // A negative size: the role may not see it.
     Function::loose("hf_size_of_database", 2, |a| match a {
         [ValueRef::Int(..0), _] => Err(denied("database", &text(a, 1)?)),
         [ValueRef::Int(bytes), _] => Ok(Value::Int(*bytes)),
         _ => Ok(Value::Null),
-    }),
+    })
+    .constant(),
     Function::strict("hf_no_database", 1, |a| {
         let message = format!("database \"{}\" does not exist", text(a, 0)?);
         Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, message))
-    }),
+    })
+    .linear(),
     // Called for a row that violates a new constraint. It is not deterministic, so that SQLite never calls it without a row.
-    Function { deterministic: false, ..Function::loose("hf_violates", -1, violates) },
+    Function { deterministic: false, ..Function::loose("hf_violates", -1, violates).linear() },
     // Called where a role was not found.
     Function::strict("hf_no_role", 1, |a| {
         let message = format!("role \"{}\" does not exist", text(a, 0)?);
         Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
-    }),
+    })
+    .linear(),
     Function::strict("hf_lsn", 1, |a| {
         let given = text(a, 0)?;
         let invalid = || {
@@ -45,7 +50,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         };
         let lsn = parse_lsn(&given).and_then(|lsn| i64::try_from(lsn).ok());
         lsn.map(Value::Int).ok_or_else(invalid)
-    }),
+    })
+    .linear(),
 ];
 
 /// SQLSTATE, message, DETAIL (or NULL), the constraint's name and, where given, HINT.

@@ -16,20 +16,23 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let moved = days.checked_add(int(a, 1)?).filter(|d| d.abs() < 4_000_000);
         let moved = moved.ok_or_else(|| SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "date out of range"))?;
         Ok(Value::Text(format_date(moved)?))
-    }),
+    })
+    .linear(),
     Function::strict("hf_date_sub", 2, |a| {
         Ok(Value::Int((to_unix_us(&text(a, 0)?)? - to_unix_us(&text(a, 1)?)?).div_euclid(DAY_US)))
-    }),
-    Function::strict("hf_moment_add", 4, moment_add),
-    Function::strict("hf_extract", 2, extract),
-    Function::strict("hf_date_trunc", 3, date_trunc),
+    })
+    .linear(),
+    Function::strict("hf_moment_add", 4, moment_add).linear(),
+    Function::strict("hf_extract", 2, extract).linear(),
+    Function::strict("hf_date_trunc", 3, date_trunc).linear(),
     Function::strict("hf_to_timestamp", 1, |a| {
         let us = (real(a, 0)? * 1e6).round();
         if us.abs() > 3e17 {
             return Err(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range"));
         }
         Ok(Value::Text(format_timestamp(us as i64)? + "+00"))
-    }),
+    })
+    .constant(),
 ];
 
 /// Adds an interval to a moment. Arguments: moment, interval, sign, and the text that follows the time.

@@ -1,6 +1,6 @@
 //! A function that Holdfast registers in SQLite, and the reading of its arguments.
 
-use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
+use holdfast_types::{Cost, SqlError, SqlResult, SqlState, Value, ValueRef};
 
 /// A function for SQLite.
 #[derive(Clone, Copy, Debug)]
@@ -10,17 +10,29 @@ pub struct Function {
     pub args: i32,
     /// Whether equal arguments always give the same result.
     pub deterministic: bool,
+    /// [`Cost::Unbounded`], unless its definition says otherwise.
+    pub cost: Cost,
     pub(super) strict: bool,
     pub(super) call: fn(&[ValueRef<'_>]) -> SqlResult<Value>,
 }
 
 impl Function {
     pub const fn strict(name: &'static str, args: i32, call: fn(&[ValueRef<'_>]) -> SqlResult<Value>) -> Function {
-        Function { name, args, deterministic: true, strict: true, call }
+        Function { name, args, deterministic: true, cost: Cost::Unbounded, strict: true, call }
     }
 
     pub const fn loose(name: &'static str, args: i32, call: fn(&[ValueRef<'_>]) -> SqlResult<Value>) -> Function {
-        Function { name, args, deterministic: true, strict: false, call }
+        Function { name, args, deterministic: true, cost: Cost::Unbounded, strict: false, call }
+    }
+
+    /// Its arguments and result are numbers or short names.
+    pub(super) const fn constant(self) -> Function {
+        Function { cost: Cost::Constant, ..self }
+    }
+
+    /// Its time and result are at most proportional to its arguments, apart from a limit of at most some 10 KB on the result.
+    pub(super) const fn linear(self) -> Function {
+        Function { cost: Cost::Linear, ..self }
     }
 
     /// Computes the function.

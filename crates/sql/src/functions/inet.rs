@@ -10,12 +10,12 @@ use holdfast_types::{SqlResult, Value, ValueRef};
 type Args<'a> = &'a [ValueRef<'a>];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function::strict("hf_inet_host", 1, |a| Ok(Value::Text(address(a)?.address.to_string()))),
-    Function::strict("hf_inet_text", 1, |a| Ok(Value::Text(address(a)?.with_length()))),
-    Function::strict("hf_inet_abbrev", 1, |a| Ok(Value::Text(address(a)?.to_string()))),
-    Function::strict("hf_inet_masklen", 1, |a| Ok(Value::Int(address(a)?.bits.into()))),
-    Function::strict("hf_inet_family", 1, |a| Ok(Value::Int(address(a)?.family()))),
-    Function::strict("hf_inet_key", 1, |a| Ok(Value::Blob(sort_key(address(a)?)))),
+    Function::strict("hf_inet_host", 1, |a| Ok(Value::Text(address(a)?.address.to_string()))).linear(),
+    Function::strict("hf_inet_text", 1, |a| Ok(Value::Text(address(a)?.with_length()))).linear(),
+    Function::strict("hf_inet_abbrev", 1, |a| Ok(Value::Text(address(a)?.to_string()))).linear(),
+    Function::strict("hf_inet_masklen", 1, |a| Ok(Value::Int(address(a)?.bits.into()))).linear(),
+    Function::strict("hf_inet_family", 1, |a| Ok(Value::Int(address(a)?.family()))).linear(),
+    Function::strict("hf_inet_key", 1, |a| Ok(Value::Blob(sort_key(address(a)?)))).linear(),
 ];
 
 fn address(args: Args<'_>) -> SqlResult<Inet> {

@@ -8,28 +8,31 @@ use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 type Args<'a> = &'a [holdfast_types::ValueRef<'a>];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function::strict("hf_interval_key", 1, |a| Ok(Value::Blob(interval(a, 0)?.key()))),
-    Function::strict("hf_interval_add", 2, |a| shown(interval(a, 0)?.checked_add(interval(a, 1)?))),
+    Function::strict("hf_interval_key", 1, |a| Ok(Value::Blob(interval(a, 0)?.key()))).linear(),
+    Function::strict("hf_interval_add", 2, |a| shown(interval(a, 0)?.checked_add(interval(a, 1)?))).linear(),
     Function::strict("hf_interval_sub", 2, |a| {
         shown(interval(a, 1)?.checked_neg().and_then(|b| interval(a, 0)?.checked_add(b)))
-    }),
-    Function::strict("hf_interval_neg", 1, |a| shown(interval(a, 0)?.checked_neg())),
-    Function::strict("hf_interval_mul", 2, |a| shown(interval(a, 0)?.times(real(a, 1)?))),
-    Function::strict("hf_interval_div", 2, |a| shown(interval(a, 0)?.over(real(a, 1)?))),
-    Function::strict("hf_interval_round", 2, |a| shown(Ok(interval(a, 0)?.rounded_to(int(a, 1)? as i32)))),
-    Function::strict("hf_justify_hours", 1, |a| shown(interval(a, 0)?.justify_hours())),
-    Function::strict("hf_justify_days", 1, |a| shown(interval(a, 0)?.justify_days())),
-    Function::strict("hf_justify_interval", 1, |a| shown(interval(a, 0)?.justify_interval())),
+    })
+    .linear(),
+    Function::strict("hf_interval_neg", 1, |a| shown(interval(a, 0)?.checked_neg())).linear(),
+    Function::strict("hf_interval_mul", 2, |a| shown(interval(a, 0)?.times(real(a, 1)?))).linear(),
+    Function::strict("hf_interval_div", 2, |a| shown(interval(a, 0)?.over(real(a, 1)?))).linear(),
+    Function::strict("hf_interval_round", 2, |a| shown(Ok(interval(a, 0)?.rounded_to(int(a, 1)? as i32)))).linear(),
+    Function::strict("hf_justify_hours", 1, |a| shown(interval(a, 0)?.justify_hours())).linear(),
+    Function::strict("hf_justify_days", 1, |a| shown(interval(a, 0)?.justify_days())).linear(),
+    Function::strict("hf_justify_interval", 1, |a| shown(interval(a, 0)?.justify_interval())).linear(),
     Function::strict("hf_moment_sub", 2, |a| {
         let us = to_unix_us(&text(a, 0)?)? - to_unix_us(&text(a, 1)?)?;
         shown(Interval::new(0, 0, us).justify_hours())
-    }),
-    Function::strict("hf_time_sub", 2, |a| shown(Ok(Interval::new(0, 0, time_us(a, 0)? - time_us(a, 1)?)))),
+    })
+    .linear(),
+    Function::strict("hf_time_sub", 2, |a| shown(Ok(Interval::new(0, 0, time_us(a, 0)? - time_us(a, 1)?)))).linear(),
     Function::strict("hf_time_add", 3, |a| {
         let step = interval(a, 1)?.us % DAY_US * int(a, 2)?;
         Ok(Value::Text(format_time((time_us(a, 0)? + step).rem_euclid(DAY_US))))
-    }),
-    Function::strict("hf_interval_extract", 2, extract),
+    })
+    .linear(),
+    Function::strict("hf_interval_extract", 2, extract).linear(),
     Function::strict("hf_interval_sum", 1, |a| match total(a)? {
         (_, 0) => Ok(Value::Null),
         (sum, _) => shown(Ok(sum)),

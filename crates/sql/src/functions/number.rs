@@ -9,40 +9,44 @@ use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 type Args<'a> = &'a [ValueRef<'a>];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function::strict("hf_int4", 1, |a| narrow(a, i64::from(i32::MIN), i64::from(i32::MAX), "integer")),
-    Function::strict("hf_int2", 1, |a| narrow(a, i64::from(i16::MIN), i64::from(i16::MAX), "smallint")),
-    Function::strict("hf_add", 2, |a| checked(int(a, 0)?.checked_add(int(a, 1)?))),
-    Function::strict("hf_sub", 2, |a| checked(int(a, 0)?.checked_sub(int(a, 1)?))),
-    Function::strict("hf_mul", 2, |a| checked(int(a, 0)?.checked_mul(int(a, 1)?))),
-    Function::strict("hf_div", 2, |a| divide(a, i64::checked_div)),
-    Function::strict("hf_mod", 2, |a| divide(a, |x, y| Some(x.wrapping_rem(y)))),
-    Function::strict("hf_shift_left", 3, shift_left),
-    Function::strict("hf_float", 1, |a| finite(real(a, 0)?)),
-    Function::strict("hf_float4", 1, |a| finite(f64::from(real(a, 0)? as f32))),
-    Function::strict("hf_fdiv", 2, float_divide),
+    Function::strict("hf_int4", 1, |a| narrow(a, i64::from(i32::MIN), i64::from(i32::MAX), "integer")).constant(),
+    Function::strict("hf_int2", 1, |a| narrow(a, i64::from(i16::MIN), i64::from(i16::MAX), "smallint")).constant(),
+    Function::strict("hf_add", 2, |a| checked(int(a, 0)?.checked_add(int(a, 1)?))).constant(),
+    Function::strict("hf_sub", 2, |a| checked(int(a, 0)?.checked_sub(int(a, 1)?))).constant(),
+    Function::strict("hf_mul", 2, |a| checked(int(a, 0)?.checked_mul(int(a, 1)?))).constant(),
+    Function::strict("hf_div", 2, |a| divide(a, i64::checked_div)).constant(),
+    Function::strict("hf_mod", 2, |a| divide(a, |x, y| Some(x.wrapping_rem(y)))).constant(),
+    Function::strict("hf_shift_left", 3, shift_left).constant(),
+    Function::strict("hf_float", 1, |a| finite(real(a, 0)?)).constant(),
+    Function::strict("hf_float4", 1, |a| finite(f64::from(real(a, 0)? as f32))).constant(),
+    Function::strict("hf_fdiv", 2, float_divide).constant(),
     Function::strict("hf_fmul", 2, |a| {
         let (x, y) = (real(a, 0)?, real(a, 1)?);
         not_vanished(x * y, x == 0.0 || y == 0.0)
-    }),
-    Function::strict("hf_exp", 1, |a| not_vanished(real(a, 0)?.exp(), false)),
-    Function::strict("hf_power", 2, power),
+    })
+    .constant(),
+    Function::strict("hf_exp", 1, |a| not_vanished(real(a, 0)?.exp(), false)).constant(),
+    Function::strict("hf_power", 2, power).constant(),
     Function::strict("hf_sqrt", 1, |a| {
         domain(real(a, 0)?, |x| x >= 0.0, f64::sqrt, "2201F", "cannot take square root of a negative number")
-    }),
+    })
+    .constant(),
     Function::strict("hf_ln", 1, |a| {
         domain(real(a, 0)?, |x| x > 0.0, f64::ln, "2201E", "cannot take logarithm of a non-positive number")
-    }),
+    })
+    .constant(),
     Function::strict("hf_log10", 1, |a| {
         domain(real(a, 0)?, |x| x > 0.0, f64::log10, "2201E", "cannot take logarithm of a non-positive number")
-    }),
-    Function::strict("hf_abs", 2, absolute),
-    Function::strict("hf_rounding", 2, rounding),
-    Function::loose("hf_limit", 2, limit),
-    Function::strict("hf_step", 1, step),
-    Function::loose("hf_greatest", -1, |a| extreme(a, true)),
-    Function::loose("hf_least", -1, |a| extreme(a, false)),
-    Function::loose("hf_not_null", 3, not_null),
-    Function::strict("hf_cast", 6, cast),
+    })
+    .constant(),
+    Function::strict("hf_abs", 2, absolute).linear(),
+    Function::strict("hf_rounding", 2, rounding).constant(),
+    Function::loose("hf_limit", 2, limit).constant(),
+    Function::strict("hf_step", 1, step).constant(),
+    Function::loose("hf_greatest", -1, |a| extreme(a, true)).linear(),
+    Function::loose("hf_least", -1, |a| extreme(a, false)).linear(),
+    Function::loose("hf_not_null", 3, not_null).linear(),
+    Function::strict("hf_cast", 6, cast).linear(),
 ];
 
 fn range(name: &str) -> SqlError {

@@ -9,23 +9,24 @@ use holdfast_types::{SqlResult, Value, ValueRef};
 type Args<'a> = &'a [ValueRef<'a>];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function::strict("hf_num_add", 2, |a| shown(number(a, 0)?.add(&number(a, 1)?)?)),
-    Function::strict("hf_num_sub", 2, |a| shown(number(a, 0)?.sub(&number(a, 1)?)?)),
-    Function::strict("hf_num_mul", 2, |a| shown(number(a, 0)?.mul(&number(a, 1)?)?)),
-    Function::strict("hf_num_div", 2, |a| shown(number(a, 0)?.div(&number(a, 1)?)?)),
-    Function::strict("hf_num_quotient", 2, |a| shown(number(a, 0)?.quotient(&number(a, 1)?)?)),
-    Function::strict("hf_num_mod", 2, |a| shown(number(a, 0)?.rem(&number(a, 1)?)?)),
-    Function::strict("hf_num_neg", 1, |a| shown(number(a, 0)?.neg())),
-    Function::strict("hf_num_round", 2, |a| shown(number(a, 0)?.round(int(a, 1)?)?)),
-    Function::strict("hf_num_trunc", 2, |a| shown(number(a, 0)?.trunc(int(a, 1)?)?)),
-    Function::strict("hf_num_ceil", 1, |a| shown(number(a, 0)?.to_integer(true)?)),
-    Function::strict("hf_num_floor", 1, |a| shown(number(a, 0)?.to_integer(false)?)),
+    Function::strict("hf_num_add", 2, |a| shown(number(a, 0)?.add(&number(a, 1)?)?)).linear(),
+    Function::strict("hf_num_sub", 2, |a| shown(number(a, 0)?.sub(&number(a, 1)?)?)).linear(),
+    Function::strict("hf_num_mul", 2, |a| shown(number(a, 0)?.mul(&number(a, 1)?)?)).linear(),
+    Function::strict("hf_num_div", 2, |a| shown(number(a, 0)?.div(&number(a, 1)?)?)).linear(),
+    Function::strict("hf_num_quotient", 2, |a| shown(number(a, 0)?.quotient(&number(a, 1)?)?)).linear(),
+    Function::strict("hf_num_mod", 2, |a| shown(number(a, 0)?.rem(&number(a, 1)?)?)).linear(),
+    Function::strict("hf_num_neg", 1, |a| shown(number(a, 0)?.neg())).linear(),
+    Function::strict("hf_num_round", 2, |a| shown(number(a, 0)?.round(int(a, 1)?)?)).linear(),
+    Function::strict("hf_num_trunc", 2, |a| shown(number(a, 0)?.trunc(int(a, 1)?)?)).linear(),
+    Function::strict("hf_num_ceil", 1, |a| shown(number(a, 0)?.to_integer(true)?)).linear(),
+    Function::strict("hf_num_floor", 1, |a| shown(number(a, 0)?.to_integer(false)?)).linear(),
     Function::strict("hf_num_sign", 1, |a| {
         let zero = Decimal::default();
         Ok(Value::Text((number(a, 0)?.cmp(&zero) as i8).to_string()))
-    }),
-    Function::strict("hf_num_cmp", 2, |a| Ok(Value::Int(number(a, 0)?.cmp(&number(a, 1)?) as i64))),
-    Function::strict("hf_num_key", 1, |a| Ok(Value::Blob(number(a, 0)?.sort_key()))),
+    })
+    .linear(),
+    Function::strict("hf_num_cmp", 2, |a| Ok(Value::Int(number(a, 0)?.cmp(&number(a, 1)?) as i64))).linear(),
+    Function::strict("hf_num_key", 1, |a| Ok(Value::Blob(number(a, 0)?.sort_key()))).linear(),
     Function::strict("hf_num_sum", 1, |a| fold(a, |x, y| x.add(&y))),
     Function::strict("hf_num_min", 1, |a| fold(a, |x, y| Ok(x.min(y)))),
     Function::strict("hf_num_max", 1, |a| fold(a, |x, y| Ok(x.max(y)))),

@@ -1,6 +1,7 @@
 //! Strings. Positions and lengths count characters.
 
 use super::function::{Function, int, text};
+use holdfast_types::cancel::check;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::collections::HashMap;
 
@@ -9,15 +10,19 @@ type Args<'a> = &'a [ValueRef<'a>];
 /// The longest string that a function returns, in bytes: PostgreSQL's limit for a value.
 const BYTES_MAX: usize = 1 << 30;
 
+/// A cancel is looked for after so many bytes.
+const SLICE_BYTES: usize = 1 << 20;
+
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function::strict("hf_substr", 2, |a| substr(a, None)),
-    Function::strict("hf_substr", 3, |a| substr(a, Some(int(a, 2)?))),
-    Function::strict("hf_overlay", 4, overlay),
+    Function::strict("hf_substr", 2, |a| substr(a, None)).linear(),
+    Function::strict("hf_substr", 3, |a| substr(a, Some(int(a, 2)?))).linear(),
+    Function::strict("hf_overlay", 4, overlay).linear(),
     Function::strict("hf_left", 2, |a| {
         let (t, n) = (text(a, 0)?, int(a, 1)?);
         let keep = if n >= 0 { n } else { (t.chars().count() as i64 + n).max(0) };
         string(t.chars().take(keep as usize).collect())
-    }),
+    })
+    .linear(),
     Function::strict("hf_right", 2, |a| {
         let (t, n) = (text(a, 0)?, int(a, 1)?);
         let length = t.chars().count() as i64;
@@ -28,7 +33,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
             _ => n.saturating_neg(),
         };
         string(t.chars().skip(skip as usize).collect())
-    }),
+    })
+    .linear(),
     Function::strict("hf_replace", 3, |a| {
         let (t, from, to) = (text(a, 0)?, text(a, 1)?, text(a, 2)?);
         if from.is_empty() {
@@ -39,7 +45,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         bounded((t.len() - found * from.len()).saturating_add(found.saturating_mul(to.len())))?;
         string(t.replace(&*from, &to))
     }),
-    Function::strict("hf_translate", 3, translate),
+    Function::strict("hf_translate", 3, translate).linear(),
     Function::strict("hf_pad", 4, pad),
     Function::strict("hf_rpad", 2, |a| {
         let (t, width) = (text(a, 0)?, int(a, 1)?.clamp(0, 10_485_760) as usize);
@@ -48,16 +54,29 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::strict("hf_repeat", 2, |a| {
         let (t, n) = (text(a, 0)?, int(a, 1)?.max(0) as usize);
         bounded(t.len().saturating_mul(n))?;
-        string(t.repeat(n))
+        if t.is_empty() {
+            return string(String::new());
+        }
+        let mut out = String::with_capacity(t.len() * n);
+        // Whole times the text in each slice, which SLICE_BYTES exceeds by one text at most.
+        let times = (SLICE_BYTES / t.len()).max(1);
+        let slice = t.repeat(times.min(n));
+        for _ in 0..n / times {
+            check()?;
+            out.push_str(&slice);
+        }
+        out.push_str(&t.repeat(n % times));
+        string(out)
     }),
-    Function::strict("hf_reverse", 1, |a| string(text(a, 0)?.chars().rev().collect())),
-    Function::strict("hf_split_part", 3, split_part),
-    Function::strict("hf_initcap", 1, |a| string(initcap(&text(a, 0)?))),
+    Function::strict("hf_reverse", 1, |a| string(text(a, 0)?.chars().rev().collect())).linear(),
+    Function::strict("hf_split_part", 3, split_part).linear(),
+    Function::strict("hf_initcap", 1, |a| string(initcap(&text(a, 0)?))).linear(),
     Function::strict("hf_ascii", 1, |a| {
         Ok(Value::Int(text(a, 0)?.chars().next().map_or(0, |c| i64::from(u32::from(c)))))
-    }),
-    Function::strict("hf_chr", 1, chr),
-    Function::strict("hf_quote_ident", 1, |a| string(quote_ident(&text(a, 0)?))),
+    })
+    .linear(),
+    Function::strict("hf_chr", 1, chr).constant(),
+    Function::strict("hf_quote_ident", 1, |a| string(quote_ident(&text(a, 0)?))).linear(),
     Function::strict("hf_quote_literal", 1, |a| {
         let quoted = text(a, 0)?.replace('\'', "''");
         string(if quoted.contains('\\') {
@@ -65,7 +84,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         } else {
             format!("'{quoted}'")
         })
-    }),
+    })
+    .linear(),
     Function::loose("hf_concat", -1, |a| {
         let parts: Vec<_> = (0..a.len()).filter(|i| !matches!(a[*i], ValueRef::Null)).collect();
         let mut out = String::new();
@@ -75,8 +95,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
             out.push_str(&part);
         }
         string(out)
-    }),
-    Function::loose("hf_concat_ws", -1, concat_ws),
+    })
+    .linear(),
+    Function::loose("hf_concat_ws", -1, concat_ws).linear(),
 ];
 
 fn string(text: String) -> SqlResult<Value> {

@@ -4,7 +4,7 @@
 //! A text that cannot be split into tokens is not changed; SQLite reports the error.
 
 use super::insert;
-use crate::params::{Param, ParamSource};
+use crate::params::{LIFTED_MAX, Param, ParamSource};
 use crate::scan::{Class, Piece};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -136,7 +136,7 @@ impl Rewriter<'_> {
             if self.piece.literal_start(middle) < at { low = middle + 1 } else { high = middle }
         }
         let Some(literal) = self.piece.literal(low).filter(|_| self.piece.literal_start(low) == at) else { return };
-        if literal.class == Class::Decimal {
+        if literal.class == Class::Decimal || self.out.params.len() >= LIFTED_MAX {
             return;
         }
         self.copy_to(at);

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod common;
+mod costs;
 mod hostile;
 mod ids;
 mod locking;

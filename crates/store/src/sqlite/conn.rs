@@ -1,6 +1,7 @@
 //! A connection and its statements.
 
 use super::error::SqliteError;
+use super::function_cost::Costs;
 use super::guard::Guard;
 use super::row_hook::InstalledHook;
 use holdfast_types::{Row, Value, ValueRef};
@@ -39,6 +40,7 @@ pub struct Conn {
     pub(super) guard: Option<Guard>,
     /// The flag the commit hook reads.
     pub(super) gate: Option<std::sync::Arc<std::sync::atomic::AtomicBool>>,
+    pub(super) costs: Costs,
 }
 
 // SAFETY: a connection may be used by any thread as long as only one uses it at a time (sqlite.org/threadsafe.html,
@@ -80,6 +82,7 @@ impl Conn {
             row_hook: None,
             guard: None,
             gate: None,
+            costs: Costs::of(db),
         })
     }
 
@@ -377,10 +380,18 @@ impl Conn {
 
     /// All rows of a query without parameters. For schema reading and tests: everything is held in memory.
     pub fn query_rows(&mut self, sql: &str) -> Result<Vec<Vec<Value>>, SqliteError> {
+        self.first_rows(sql, usize::MAX)
+    }
+
+    /// At most `max` rows of a query without parameters.
+    pub fn first_rows(&mut self, sql: &str, max: usize) -> Result<Vec<Vec<Value>>, SqliteError> {
         let id = self.prepare(sql)?;
         let columns = self.column_count(id);
         let mut rows = Vec::new();
         let result = loop {
+            if rows.len() >= max {
+                break Ok(rows);
+            }
             match self.step(id) {
                 Ok(true) => rows.push((0..columns).map(|i| self.column(id, i).to_value()).collect()),
                 Ok(false) => break Ok(rows),

@@ -17,6 +17,7 @@ mod conn;
 mod error;
 mod file_lock;
 mod flags;
+mod function_cost;
 mod guard;
 mod next_id;
 mod row_hook;
@@ -32,6 +33,7 @@ pub use conn::{Conn, CurrentRow, OpenFlags, StmtId, StmtInfo};
 pub use error::SqliteError;
 pub use file_lock::FileLock;
 pub use flags::{FlagMissing, check_flags, sqlite_version};
+pub use function_cost::Bounds;
 pub use guard::{Place, Touch, TouchKind};
 #[cfg(test)]
 pub(crate) use row_hook::tests::write_through_a_blob_handle;

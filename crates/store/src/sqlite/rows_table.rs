@@ -10,6 +10,7 @@
 use super::conn::Conn;
 use super::error::SqliteError;
 use super::sqlstate::encode_error;
+use holdfast_types::cancel::{Asked, watch};
 use holdfast_types::{SqlResult, Value, ValueRef};
 use rusqlite::ffi;
 use rusqlite::functions::FunctionFlags;
@@ -22,6 +23,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Number of arguments passed to a function without allocating.
 const ARGUMENTS_INLINE: usize = 8;
@@ -63,11 +65,21 @@ impl Conn {
         }
         // SAFETY: the handle is used by functions of this connection only, which run while it is open.
         let cancel = Cancel(unsafe { self.rusqlite().handle() });
+        let cancelled: Asked = Arc::new(move || cancel.is_set());
+        let argument_bytes_max = self.costs.argument_bytes_max.clone();
         let call = move |context: &rusqlite::functions::Context<'_>| {
+            let length = |i| match context.get_raw(i) {
+                rusqlite::types::ValueRef::Text(bytes) | rusqlite::types::ValueRef::Blob(bytes) => bytes.len(),
+                _ => 0,
+            };
+            if (0..context.len()).map(length).sum::<usize>() > argument_bytes_max.load(Ordering::Relaxed) {
+                return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_TOOBIG), None));
+            }
             // SQLite looks for a cancel between rows, so a row whose expression calls many functions could not be cancelled.
-            if cancel.is_set() {
+            if cancelled() {
                 return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_INTERRUPT), None));
             }
+            let _watched = watch(&cancelled);
             let mut inline = [ValueRef::Null; ARGUMENTS_INLINE];
             let result = if context.len() <= ARGUMENTS_INLINE {
                 (0..context.len()).for_each(|i| inline[i] = from_rusqlite(context.get_raw(i)));
@@ -86,6 +98,8 @@ struct Cancel(*mut ffi::sqlite3);
 
 // SAFETY: SQLite allows a look at this flag from any thread, as long as the connection is open.
 unsafe impl Send for Cancel {}
+// SAFETY: likewise.
+unsafe impl Sync for Cancel {}
 
 impl Cancel {
     fn is_set(&self) -> bool {

@@ -182,9 +182,13 @@ const BEGINS: &[Begin] = &[
     ("cannot rollback - no transaction", SqlState::NO_ACTIVE_SQL_TRANSACTION, None),
     ("cannot modify ", SqlState::WRONG_OBJECT_TYPE, None),
     ("too many ", SqlState::STATEMENT_TOO_COMPLEX, None),
-    ("Expression tree is too large", SqlState::STATEMENT_TOO_COMPLEX, None),
-    ("parser stack overflow", SqlState::STATEMENT_TOO_COMPLEX, None),
+    ("Expression tree is too large (maximum depth 1000)", SqlState::STATEMENT_TOO_COMPLEX, Some((TOO_DEEP, ""))),
+    ("Recursion limit", SqlState::STATEMENT_TOO_COMPLEX, Some((TOO_DEEP, ""))),
+    ("parser stack overflow", SqlState::STATEMENT_TOO_COMPLEX, Some((TOO_DEEP, ""))),
 ];
+
+/// A chain of operators is as deep as it is long, except for AND, OR and `||`.
+const TOO_DEEP: &str = "the expression is nested too deeply; the limit is 1000 operators in one another";
 
 /// Text within SQLite's message, and SQLSTATE.
 const INSIDE: &[(&str, SqlState)] = &[

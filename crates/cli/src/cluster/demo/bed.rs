@@ -143,6 +143,12 @@ impl Bed {
         Ok(server.signal(signal)?)
     }
 
+    /// Signals a node's supervisor.
+    pub fn signal_supervisor(&self, node: usize, signal: Signal) -> anyhow::Result<()> {
+        let child = self.supervisors[node].as_ref().context("its supervisor does not run")?;
+        Ok(kill_process(Pid::from_child(child), signal)?)
+    }
+
     /// kill -9 of a node's supervisor.
     pub fn kill_supervisor(&mut self, node: usize) -> anyhow::Result<()> {
         if let Some(mut child) = self.supervisors[node].take() {

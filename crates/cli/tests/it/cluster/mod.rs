@@ -2,6 +2,7 @@
 
 mod bed;
 mod demo;
+mod failover;
 mod file;
 mod returning;
 mod rolled_back;

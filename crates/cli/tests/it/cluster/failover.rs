@@ -1,0 +1,115 @@
+//! The master is lost and its standby takes over without a command: nothing acknowledged is missing, and the old master serves no
+//! longer.
+
+use super::bed::Bed;
+use crate::control::trio::{LOCAL, answers_reads};
+use crate::node::{asked, asked_with, insert_until_it_is_gone, one, succeeds, until};
+use rustix::process::Signal;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    Server,
+    Node,
+    Frozen,
+}
+
+async fn until_b_serves(bed: &Bed) {
+    until("b is the master", async || {
+        let record = &bed.w.status()["record"];
+        record["master"] == "b" && record["serving"] == true
+    })
+    .await;
+}
+
+/// Clients write, the fault happens, and every acknowledged row is on b.
+async fn takes_over(fault: Fault) -> Bed {
+    let mut bed = Bed::start().await;
+    asked(&bed.node_a, "create table t(id int primary key)").await;
+    let mut writers = Vec::new();
+    for number in 0..3_i64 {
+        writers.push(tokio::spawn(insert_until_it_is_gone(bed.node_a.port, 100_000 * number)));
+    }
+    until("there is load", async || asked(&bed.node_a, "select count(*) > 100 from t").await == "t").await;
+    match fault {
+        Fault::Server => bed.a.signal_server(Signal::KILL),
+        Fault::Node => bed.a.kill_both().await,
+        Fault::Frozen => bed.a.signal_both(Signal::STOP),
+    }
+    until_b_serves(&bed).await;
+    if fault == Fault::Frozen {
+        bed.a.signal_both(Signal::CONT);
+    }
+    let client = bed.node_b.connect_with(LOCAL).await;
+    for (number, writer) in (0_i64..).zip(writers) {
+        let acknowledged: i64 = writer.await.unwrap();
+        let first = 100_000 * number;
+        let there = format!("select count(*) from t where id >= {first} and id < {first} + {acknowledged}");
+        assert_eq!(one(&client, &there).await, acknowledged.to_string(), "writer {number}");
+    }
+    // At level hot: no standby is there, and none is waited for.
+    asked(&bed.node_b, "insert into t values (-1)").await;
+    let named = "successor: b is named as the successor of a in epoch";
+    let events = bed.b.events();
+    assert!(events.iter().any(|event| event.starts_with(named) && event.ends_with("by the group")), "{events:?}");
+    bed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_standby_of_a_server_that_is_killed_takes_over() {
+    let bed = takes_over(Fault::Server).await;
+    // Its supervisor started it again, too late.
+    until("a does not serve", async || bed.a.log().contains("b is the master of epoch")).await;
+    assert_eq!(bed.w.status()["record"]["master"], "b");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_standby_of_a_node_that_is_killed_takes_over() {
+    let mut bed = takes_over(Fault::Node).await;
+    // The old master comes back, and then both change their roles once more.
+    let old = (bed.node_b.at(), bed.node_a.data().to_owned());
+    succeeds(&["rejoin", "--from", &old.0, "--data", &old.1, "--name", "a"]);
+    bed.a.start();
+    bed.until_agreed("b", &["a", "b"]).await;
+    bed.b.kill_both().await;
+    until("a is the master", async || {
+        let record = &bed.w.status()["record"];
+        record["master"] == "a" && record["serving"] == true
+    })
+    .await;
+    assert_eq!(asked_with(&bed.node_a, LOCAL, "select count(*) from t where id = -1").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_standby_of_a_node_that_is_frozen_takes_over() {
+    let bed = takes_over(Fault::Frozen).await;
+    until("a learns that it was deposed", async || bed.a.log().contains("a was deposed in epoch")).await;
+    assert!(!answers_reads(&bed.node_a).await);
+    assert_eq!(bed.w.status()["record"]["master"], "b");
+}
+
+/// Its disk may lack what was acknowledged without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_outside_the_sync_set_does_not_take_over() {
+    let mut bed = Bed::start().await;
+    bed.b.signal_both(Signal::STOP);
+    asked(&bed.node_a, "create table t(id int primary key); insert into t values (1)").await;
+    bed.until_agreed("a", &["a"]).await;
+    bed.a.kill_both().await;
+    bed.b.signal_both(Signal::CONT);
+    bed.a.start();
+    // It was not replaced, though it was away.
+    bed.until_agreed("a", &["a", "b"]).await;
+    assert_eq!(asked(&bed.node_a, "select count(*) from t").await, "1");
+    let events = bed.b.events();
+    assert!(!events.iter().any(|event| event.contains("b is named as the successor")), "{events:?}");
+}
+
+/// A planned stop: the standby has everything, and takes over at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_stopped_hands_over() {
+    let mut bed = Bed::start().await;
+    asked(&bed.node_a, "create table t(id int primary key); insert into t values (1)").await;
+    assert!(bed.a.stop().success());
+    until_b_serves(&bed).await;
+    assert_eq!(asked_with(&bed.node_b, LOCAL, "select count(*) from t").await, "1");
+}

@@ -1,0 +1,5 @@
+//! Statements of a role without privileges that cost the server much: other sessions continue, and a cancel ends them.
+
+mod bed;
+mod network;
+mod writer;

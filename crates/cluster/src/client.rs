@@ -265,6 +265,13 @@ impl ControlPlane for Client {
         self.ask_for_nothing(Ask::TellPositions { epoch: epoch.0 })
     }
 
+    fn report(&self, kind: &str, text: &str) {
+        let (reply, _) = oneshot::channel();
+        let ask = Ask::Report { kind: kind.to_owned(), text: text.to_owned() };
+        // An error means that the process ends; the log has it.
+        drop(self.jobs.send(Job { ask, reply }));
+    }
+
     fn set_trail(&self, trail: Option<Arc<dyn ComparedTrail>>) {
         *self.shared.trail.lock() = trail;
         self.shared.tell_progress();

@@ -104,6 +104,11 @@ pub enum Ask {
     TellPositions {
         epoch: u32,
     },
+    /// An event of the server, for the supervisor's list.
+    Report {
+        kind: String,
+        text: String,
+    },
     Status,
     Events,
 }

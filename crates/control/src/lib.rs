@@ -78,6 +78,7 @@ mod applied;
 mod clock;
 mod compare;
 mod core;
+mod epoch_number;
 mod error;
 mod failover;
 mod files;

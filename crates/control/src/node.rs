@@ -210,12 +210,14 @@ impl Member {
         if !leads_on {
             journal.lead_no_longer();
         }
+        let store = LogStore::new(journal, machine.covered());
         let peers = Peers::new(
             config.node,
             config.members.clone(),
             machinery.transport.clone(),
             published.clone(),
             starts.clone(),
+            store.clone(),
             #[cfg(test)]
             self.sabotage,
         );
@@ -223,9 +225,9 @@ impl Member {
         let settings = Arc::new(settings().validate().map_err(|error| stopped(&error))?);
         #[cfg(test)]
         let machine = machine.sabotaged(self.sabotage);
-        let store = LogStore::new(journal, machine.covered());
         let raft = Raft::new(config.node, settings, peers.clone(), store, machine).await;
         let raft = raft.map_err(|error| stopped(&error))?;
+        peers.set_raft(raft.clone());
         let server = Server {
             me: config.node,
             disk,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use openraft::error::{Fatal, RPCError, RaftError, RemoteError, ReplicationClosed, StreamingError, Unreachable};
@@ -19,9 +19,10 @@ use tokio::time::{sleep, timeout};
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
 use crate::presence::Presence;
-use crate::raft::{Peer, Snapshot, Types, Vote};
+use crate::raft::{Peer, Raft, Snapshot, Types, Vote};
 use crate::record::Role;
-use crate::starts::{NotMet, Start, Starts};
+use crate::starts::{Had, LogEnd, NotMet, Shown, Starts};
+use crate::storage::LogStore;
 use crate::transport::{BoxStream, Transport};
 use crate::wire::{Frame, Hello, Reply, Request, Welcome, receive, send};
 
@@ -48,6 +49,8 @@ struct Shared {
     /// One idle connection for such requests to each member.
     idle: Mutex<BTreeMap<NodeId, BoxStream>>,
     starts: Arc<Starts>,
+    log: LogStore,
+    raft: OnceLock<Raft>,
     /// Why another member refuses this node for good: its directory is older than it was.
     rolled_back: watch::Sender<Option<String>>,
     presence: Presence,
@@ -69,6 +72,7 @@ impl Peers {
         transport: Arc<dyn Transport>,
         published: Published,
         starts: Arc<Starts>,
+        log: LogStore,
         #[cfg(test)] sabotage: crate::simulation::Sabotage,
     ) -> Peers {
         let (welcomes, idle) = (Mutex::default(), Mutex::default());
@@ -80,6 +84,8 @@ impl Peers {
             welcomes,
             idle,
             starts,
+            log,
+            raft: OnceLock::new(),
             rolled_back: watch::Sender::new(None),
             presence: Presence::default(),
             #[cfg(test)]
@@ -101,7 +107,8 @@ impl Peers {
     async fn connect(&self, to: NodeId, to_disk: Option<DiskId>) -> io::Result<(BoxStream, Welcome)> {
         let group = self.shared.published.get().map(|record| record.group);
         let (members, start) = (self.shared.members.clone(), Some(self.shared.starts.own()));
-        let hello = Hello { from: self.shared.me, to, to_disk, group, members, start };
+        let log = Some(self.shared.log.end());
+        let hello = Hello { from: self.shared.me, to, to_disk, group, members, start, log };
         let greet = async {
             let mut stream = self.shared.transport.connect(to).await?;
             send(&mut stream, &Frame::Hello(hello)).await?;
@@ -122,7 +129,7 @@ impl Peers {
         if self.shared.sabotage == crate::simulation::Sabotage::AnyDisk {
             return Ok((stream, welcome));
         }
-        if let Err(error) = self.meets(to, welcome.start.clone()) {
+        if let Err(error) = self.meets(to, welcome.shown()) {
             return Err(io::Error::other(format!("{to} is not used: {error}")));
         }
         self.shared.welcomes.lock().insert(to, welcome.clone());
@@ -133,12 +140,37 @@ impl Peers {
     }
 
     /// See [`Starts::meet`].
-    fn meets(&self, node: NodeId, start: Option<Start>) -> Result<(), NotMet> {
+    pub fn meets(&self, node: NodeId, shown: Shown) -> Result<(), NotMet> {
+        let had = self.log_had_by(node);
         #[cfg(test)]
         if self.shared.sabotage == crate::simulation::Sabotage::AnyStart {
             return Ok(());
         }
-        self.shared.starts.meet(node, start)
+        #[cfg(test)]
+        let had = if self.shared.sabotage.takes_any_log() { Had::default() } else { had };
+        self.shared.starts.meet(node, shown, had)
+    }
+
+    /// This member's log, for the greeting.
+    pub fn log_end(&self) -> LogEnd {
+        self.shared.log.end()
+    }
+
+    /// Set once Raft runs: as the leader it knows what the others have confirmed.
+    pub fn set_raft(&self, raft: Raft) {
+        self.shared.raft.get_or_init(|| raft);
+    }
+
+    fn log_had_by(&self, node: NodeId) -> Had {
+        let Some(raft) = self.shared.raft.get() else { return Had::default() };
+        let committed = self.shared.log.committed();
+        let metrics = raft.metrics();
+        let metrics = metrics.borrow();
+        let disk = metrics.membership_config.membership().get_node(&node).map(|peer| peer.disk);
+        let confirmed = metrics.replication.as_ref().and_then(|of| of.get(&node).copied().flatten());
+        // A leader's log has its entries before any other member gets them.
+        let led = committed.filter(|last| last.leader_id.voted_for() == Some(node));
+        Had { disk, committed: led.max(confirmed.min(committed)), confirmed }
     }
 
     /// Shows this start to every other member once, so that each of them knows it or refuses it soon. Never returns.

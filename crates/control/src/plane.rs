@@ -121,6 +121,9 @@ pub trait ControlPlane: Send + Sync {
     /// Tells the group where the trail that was set ends, as the master of `epoch`; before its first answer.
     fn tell_positions(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>>;
 
+    /// Something has happened that is to be among this node's events, where it has a supervisor that keeps them.
+    fn report(&self, _kind: &str, _text: &str) {}
+
     /// The trail that is open on this node, while one is: others ask where it ends when one of them is to be promoted out of
     /// a quorum, and it is compared when that is this node.
     fn set_trail(&self, trail: Option<Arc<dyn ComparedTrail>>);

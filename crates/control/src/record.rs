@@ -57,6 +57,7 @@ use std::fmt;
 use holdfast_types::Epoch;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use crate::epoch_number as epoch;
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
 pub use crate::refusal::Refusal;
@@ -111,6 +112,9 @@ pub struct Record {
     /// The epoch in which this master became master after another one; it may have restarted since.
     #[serde(default, with = "epoch")]
     pub master_since: Epoch,
+    /// The newest epoch whose master was promoted although acknowledged commits might be lost.
+    #[serde(default, with = "epoch", skip_serializing_if = "epoch::is_none")]
+    pub accepted: Epoch,
     /// The attempt that the last promotion was, so that one sent twice is one promotion.
     pub attempt: u64,
     /// The number of the last change of the sync set in this epoch.
@@ -301,6 +305,7 @@ fn found(command: &Command) -> Result<Record, Refusal> {
         members: members.clone(),
         lease: *lease,
         master_since: Epoch(0),
+        accepted: Epoch(0),
         attempt: 0,
         sync_change: 0,
         positions: BTreeMap::new(),
@@ -354,6 +359,7 @@ impl Record {
                 }
                 if *accept_loss {
                     self.positions.remove(node);
+                    self.accepted = self.epoch;
                 }
                 self.master = Some(*node);
                 self.mastership = Mastership::Serving { renewals: 0 };
@@ -565,20 +571,6 @@ impl Record {
     /// Whether `node` is master of `epoch` and has not been deposed.
     pub fn is_served_by(&self, node: NodeId, epoch: Epoch) -> bool {
         self.master == Some(node) && self.epoch == epoch && matches!(self.mastership, Mastership::Serving { .. })
-    }
-}
-
-/// An epoch as a plain number.
-pub(crate) mod epoch {
-    use holdfast_types::Epoch;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(epoch: &Epoch, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u32(epoch.0)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Epoch, D::Error> {
-        u32::deserialize(from).map(Epoch)
     }
 }
 

@@ -407,7 +407,9 @@ fn positions_never_go_back_after_a_start_of_the_same_master() {
     if let Command::Promote { accept_loss, .. } = &mut accepted {
         *accept_loss = true;
     }
+    assert_eq!(started.as_ref().unwrap().accepted, Epoch(0));
     apply(&mut started, &accepted).unwrap();
+    assert_eq!(started.as_ref().unwrap().accepted, Epoch(3));
     apply(&mut started, &has(3, "a", &[("a", 50)])).unwrap();
     assert_eq!(known(&started, "a"), Position { epoch: Epoch(3), lsn: 50 });
 }

@@ -102,32 +102,35 @@ impl Server {
         }
         self.meet(stream, &hello).await?;
         let (start, link) = (Some(self.starts.own()), self.link.get());
-        let welcome = Welcome { node: self.me, disk: self.disk, founded, start, link };
+        let log = Some(self.peers.log_end());
+        let welcome = Welcome { node: self.me, disk: self.disk, founded, start, log, link };
         send(stream, &Frame::Welcome(welcome)).await?;
         Ok(hello)
     }
 
     /// Meets the start of the other member's directory ([`crate::starts`]).
     async fn meet(&self, stream: &mut BoxStream, hello: &Hello) -> io::Result<()> {
-        #[cfg(test)]
-        if self.sabotage == crate::simulation::Sabotage::AnyStart {
-            return Ok(());
-        }
-        let (known, shown) = match self.starts.meet(hello.from, hello.start.clone()) {
+        let why = match self.peers.meets(hello.from, hello.shown()) {
             Ok(()) => return Ok(()),
             Err(NotMet::File(error)) => {
                 tracing::error!("control plane: {error}");
                 return Err(io::Error::other(error));
             }
-            Err(NotMet::Older { known, shown }) => (known, shown),
+            Err(why @ NotMet::Unsure { .. }) => {
+                self.tell_refusal(hello.from, &why.to_string());
+                send(stream, &Frame::Refusal(why.to_string())).await?;
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why.to_string()));
+            }
+            Err(NotMet::Older { known, shown }) => format!(
+                "{} has met start {} of the control directory of {}, and this is start {} of it",
+                self.me, known.number, hello.from, shown.number
+            ),
+            Err(why @ NotMet::Shorter { .. }) => format!("{} knows more of {}: {why}", self.me, hello.from),
         };
         let record = self.published.get();
         let told = |record: &Record| record.told_positions() + &record.told_others(hello.from);
         let had = record.as_deref().map(told).unwrap_or_default();
-        let why = format!(
-            "{} has met start {} of the control directory of {}, and this is start {} of it{had}",
-            self.me, known.number, hello.from, shown.number
-        );
+        let why = why + &had;
         self.tell_refusal(hello.from, &why);
         send(stream, &Frame::RolledBack(why.clone())).await?;
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
@@ -282,7 +285,7 @@ mod tests {
         let config = Config { node: a, dir: "/control".into(), members: own, lease: LeaseTerms::default(), link: None };
         let _running = ControlNode::start(config, machinery).unwrap();
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let hello = Hello { from: a, to: a, to_disk: None, group: None, members, start: None };
+        let hello = Hello { from: a, to: a, to_disk: None, group: None, members, start: None, log: None };
         send(&mut stream, &Frame::Hello(hello)).await.unwrap();
         match receive(&mut stream).await.unwrap() {
             Frame::Refusal(why) => return Err(why),

@@ -12,15 +12,22 @@
 //! | no start: an older program | any | met |
 //! | a start of another disk than the known one | any | met; Raft does not count a new disk before the group admits it |
 //! | the known number with the known mark | | met |
-//! | a higher number, and the known mark at the known number | | met |
+//! | a higher number, and the known mark at the known number; its log is as long as it was | | met |
+//! | the same, and its log lacks a committed entry that it had | | refused: the directory is older than it was |
+//! | the same, and its log lacks an entry that it had and that may not be committed | | not met for now |
 //! | a higher number, more than 64 starts later: the known number is not shown any more | | met |
 //! | a higher number, and another mark at the known number | | refused: the directory is older than it was |
 //! | the known number with another mark, or a lower number | | refused: the directory is older than it was |
 //!
+//! A copy that was made while a start ran has that start, and its next one follows it. So each start also shows where its log
+//! ends when it is met first, and that has to be at or behind the last entry that the meeting member knows it had: a committed
+//! entry of a term in which that node led Raft, or one that it confirmed to this member as the leader. Where the missing entry is
+//! not known to be committed the start is not met for now: a newer leader may have removed it.
+//!
 //! A directory that was refused stays refused: that is written down in it, so that starting it again and again does not help.
 //!
-//! What it does not detect: a copy that is put back under a running start, before any later start of the same directory was
-//! met (a snapshot of a running machine). The positions in the record do that ([`crate::record::Record::positions`]).
+//! What it does not detect: a copy that was made while a start ran, and whose log lacks nothing that the others know of. The
+//! positions in the record may ([`crate::record::Record::positions`]).
 //!
 //! The file is one record of [`crate::frames`] with JSON:
 //!
@@ -41,6 +48,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
 use crate::id::{DiskId, NodeId};
+use crate::raft::LogId;
 use crate::{files, frames};
 
 /// The file's name.
@@ -93,6 +101,31 @@ struct Saved {
     refused: Option<String>,
 }
 
+/// Where a member's log ends; a log may be empty.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct LogEnd {
+    pub last: Option<LogId>,
+}
+
+/// What this node knows that another one had in its log.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Had {
+    /// The disk that this is about: the one that the log speaks of.
+    pub disk: Option<DiskId>,
+    /// Up to here, and no leader removes it.
+    pub committed: Option<LogId>,
+    /// Up to here it has confirmed it to this node, as the leader.
+    pub confirmed: Option<LogId>,
+}
+
+/// What another member shows of itself when a connection begins.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Shown {
+    pub start: Option<Start>,
+    /// `None`: an older program.
+    pub log: Option<LogEnd>,
+}
+
 /// The starts that this node knows. Shared by what greets other members.
 pub struct Starts {
     disk: Arc<dyn Disk>,
@@ -105,8 +138,26 @@ pub struct Starts {
 pub enum NotMet {
     #[error("start {} of its directory is known here, and this is start {}", known.number, shown.number)]
     Older { known: Start, shown: Start },
+    #[error("its log ended at {had} before, and ends at {} in start {} of its directory", shown_log(*log), shown.number)]
+    Shorter { had: LogId, log: LogEnd, shown: Start },
+    #[error("its log ended at {had} before, and ends at {}; that entry may not be committed", shown_log(*log))]
+    Unsure { had: LogId, log: LogEnd },
     #[error(transparent)]
     File(#[from] ControlError),
+}
+
+fn shown_log(log: LogEnd) -> String {
+    log.last.map_or_else(|| "the beginning".to_owned(), |last| last.to_string())
+}
+
+/// Whether a log that ends there lacks what this node knows of it.
+fn lacks(log: LogEnd, had: Had, shown: &Start) -> Result<(), NotMet> {
+    let missing = |known: Option<LogId>| known.filter(|known| log.last < Some(*known));
+    match (missing(had.committed), missing(had.confirmed)) {
+        (Some(had), _) => Err(NotMet::Shorter { had, log, shown: shown.clone() }),
+        (None, Some(had)) => Err(NotMet::Unsure { had, log }),
+        (None, None) => Ok(()),
+    }
 }
 
 impl Starts {
@@ -139,13 +190,16 @@ impl Starts {
     }
 
     /// Meets the start of another member by the module's table; it is durable here when this returns `Ok`.
-    pub fn meet(&self, node: NodeId, shown: Option<Start>) -> Result<(), NotMet> {
-        let Some(shown) = shown else { return Ok(()) };
+    pub fn meet(&self, node: NodeId, Shown { start, log }: Shown, had: Had) -> Result<(), NotMet> {
+        let Some(shown) = start else { return Ok(()) };
         let mut saved = self.saved.lock();
         match saved.met.get(&node) {
             Some(known) if *known == shown => return Ok(()),
             Some(known) if known.disk == shown.disk && !shown.may_follow(known) => {
                 return Err(NotMet::Older { known: known.clone(), shown });
+            }
+            Some(known) if known.disk == shown.disk && had.disk == Some(shown.disk) => {
+                log.map_or(Ok(()), |log| lacks(log, had, &shown))?
             }
             _ => {}
         }
@@ -213,7 +267,7 @@ mod tests {
             Some(Start { disk: DiskId(disk), number, mark, before: before.to_vec() })
         };
         let shown = |disk, number, mark| after(disk, number, mark, &[5, 5, 5]);
-        let meets = |starts: &Starts, shown| starts.meet(node("b"), shown).is_ok();
+        let meets = |starts: &Starts, start| starts.meet(node("b"), Shown { start, log: None }, Had::default()).is_ok();
         assert!(meets(&starts, None) && meets(&starts, shown(8, 3, 5)) && meets(&starts, shown(8, 3, 5)));
         assert!(!meets(&starts, shown(8, 3, 6)), "the same number, another start");
         assert!(!meets(&starts, shown(8, 2, 5)), "a lower number");
@@ -227,6 +281,34 @@ mod tests {
         disk.restore_power();
         let starts = open(&disk, 2);
         assert!(!meets(&starts, shown(9, 1, 2)) && meets(&starts, shown(9, 1, 1)));
+    }
+
+    #[test]
+    fn a_later_start_has_the_log_that_its_directory_had() {
+        let disk = FaultDisk::new(5);
+        let starts = open(&disk, 1);
+        let id = |term, index| LogId::new(openraft::CommittedLeaderId::new(term, node("b")), index);
+        let later = |number: u64| Start { disk: DiskId(8), number, mark: number, before: (1..number).rev().collect() };
+        let meets = |number, log: Option<Option<LogId>>, committed, confirmed| {
+            let shown = Shown { start: Some(later(number)), log: log.map(|last| LogEnd { last }) };
+            starts.meet(node("b"), shown, Had { disk: Some(DiskId(8)), committed, confirmed })
+        };
+        let (had, more) = (Some(id(2, 50)), Some(id(2, 60)));
+        meets(1, Some(None), None, None).unwrap();
+        for shorter in [None, Some(id(2, 49)), Some(id(1, 90))] {
+            let refused = meets(2, Some(shorter), had, more).unwrap_err();
+            assert!(matches!(&refused, NotMet::Shorter { .. }), "{refused}");
+        }
+        let unsure = meets(2, Some(had), had, more).unwrap_err();
+        assert!(matches!(&unsure, NotMet::Unsure { .. }), "{unsure}");
+        // A newer leader has removed the end, and written less.
+        meets(2, Some(Some(id(3, 40))), had, more).unwrap();
+        // The start is known by now: what it has had since then says nothing about it.
+        meets(2, Some(had), more, more).unwrap();
+        meets(3, None, had, more).expect("an older program does not say");
+        // What was known is about a disk that was lost.
+        let shown = Shown { start: Some(later(4)), log: Some(LogEnd::default()) };
+        starts.meet(node("b"), shown, Had { disk: Some(DiskId(7)), committed: had, confirmed: had }).unwrap();
     }
 
     #[test]
@@ -244,7 +326,8 @@ mod tests {
     fn golden_file() {
         let disk = FaultDisk::new(3);
         let starts = open(&disk, 9);
-        starts.meet(node("b"), Some(Start { disk: DiskId(8), number: 1, mark: 5, before: Vec::new() })).unwrap();
+        let start = Some(Start { disk: DiskId(8), number: 1, mark: 5, before: Vec::new() });
+        starts.meet(node("b"), Shown { start, log: None }, Had::default()).unwrap();
         let bytes = files::read(&disk, Path::new("/c/starts")).unwrap();
         let text = r#"{"version":1,"own":{"disk":7,"number":1,"mark":9},"met":{"b":{"disk":8,"number":1,"mark":5}}}"#;
         assert_eq!(frames::get(&bytes, 0).unwrap().text, text.as_bytes());

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use crate::error::ControlError;
 use crate::journal::Journal;
 use crate::raft::{Entry, LogId, StorageError, StorageIoError, Types, Vote};
+use crate::starts::LogEnd;
 
 /// Shared by its clones.
 #[derive(Clone)]
@@ -31,6 +32,16 @@ pub struct LogStore {
 impl LogStore {
     pub fn new(journal: Journal, covered: watch::Receiver<Result<Option<LogId>, ()>>) -> LogStore {
         LogStore { journal: Arc::new(Mutex::new(journal)), covered }
+    }
+
+    /// The last entry, also when it has been purged.
+    pub fn end(&self) -> LogEnd {
+        LogEnd { last: self.journal.lock().content.last() }
+    }
+
+    /// The last entry that this member knows to be committed.
+    pub fn committed(&self) -> Option<LogId> {
+        self.journal.lock().content.committed
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::id::{DiskId, NodeId};
 use crate::raft::{SnapshotMeta, State, Types, Vote};
 use crate::record::{Answer, Command, Role};
-use crate::starts::Start;
+use crate::starts::{LogEnd, Shown, Start};
 use crate::trail_tip::TrailTip;
 
 /// Version of the protocol that this program speaks.
@@ -46,6 +46,15 @@ pub struct Hello {
     /// Which start of its directory `from` is; older programs do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Start>,
+    /// Where its log ends; older programs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogEnd>,
+}
+
+impl Hello {
+    pub fn shown(&self) -> Shown {
+        Shown { start: self.start.clone(), log: self.log }
+    }
 }
 
 /// The answer to a hello.
@@ -58,9 +67,18 @@ pub struct Welcome {
     /// Which start of its directory this node is; older programs do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Start>,
+    /// Where its log ends; older programs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogEnd>,
     /// Where this node takes the links of other nodes, HOST:PORT. A release that does not know this field ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
+}
+
+impl Welcome {
+    pub fn shown(&self) -> Shown {
+        Shown { start: self.start.clone(), log: self.log }
+    }
 }
 
 /// What is asked of a node behind the welcome.
@@ -191,7 +209,7 @@ mod tests {
     async fn golden_hello() {
         let (from, to): (NodeId, NodeId) = ("a".parse().unwrap(), "w".parse().unwrap());
         let members = BTreeMap::from([(from, Role::Data), (to, Role::Witness)]);
-        let hello = Hello { from, to, to_disk: Some(DiskId(9)), group: None, members, start: None };
+        let hello = Hello { from, to, to_disk: Some(DiskId(9)), group: None, members, start: None, log: None };
         let bytes = bytes_of(&Frame::Hello(hello.clone())).await;
         let golden = b"\x53\0\0\0\x01\x01{\"from\":\"a\",\"to\":\"w\",\"to_disk\":9,\"group\":null,\"members\":{\"a\":\"data\",\"w\":\"witness\"}}";
         assert_eq!(bytes, golden);
@@ -202,11 +220,14 @@ mod tests {
         assert!(bytes.ends_with(b",\"start\":{\"disk\":1,\"number\":2,\"mark\":3,\"before\":[4]}}"));
         let Frame::Hello(read) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no hello") };
         assert_eq!(read.start, Some(start));
+        let bytes = bytes_of(&Frame::Hello(Hello { start: None, log: Some(LogEnd::default()), ..read })).await;
+        assert!(bytes.ends_with(b",\"log\":{\"last\":null}}"));
     }
 
     #[tokio::test]
     async fn golden_welcome_with_and_without_the_address_of_links() {
-        let welcome = |link| Welcome { node: "a".parse().unwrap(), disk: DiskId(9), founded: true, start: None, link };
+        let welcome =
+            |link| Welcome { node: "a".parse().unwrap(), disk: DiskId(9), founded: true, start: None, log: None, link };
         let with = br#"{"node":"a","disk":9,"founded":true,"link":"h:1"}"#;
         let without = br#"{"node":"a","disk":9,"founded":true}"#;
         for (welcome, golden) in [(welcome(Some("h:1".to_owned())), &with[..]), (welcome(None), &without[..])] {

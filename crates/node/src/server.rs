@@ -7,6 +7,7 @@
 //! |---|---|
 //! | SIGTERM, SIGINT | it stops: clients first, then standbys, then the engine |
 //! | this master is deposed while it holds its lease | the sessions end; links and role stay until it is stopped |
+//! | another node serves in place of this master, and a supervisor runs this server | it returns as a standby ([`returning`]) |
 //! | a standby is to be promoted | it opens as a master with a higher epoch; `standby.toml` is removed before the first client is admitted |
 //! | a standby's trail has an end that its master never made durable | that end is cut off and kept aside; it opens as a standby again |
 
@@ -16,6 +17,7 @@ mod listening;
 mod master_tasks;
 mod open;
 mod refusing;
+mod returning;
 mod signals;
 
 use crate::activity::EngineSlot;
@@ -36,7 +38,7 @@ use holdfast_engine::{CloseError, Engine, OpenError};
 use holdfast_replication::mirror::{Mirror, MirrorRefused};
 use holdfast_replication::{
     AcceptedLoss, Certificates, Control, ControlPlane, ControlSetupError, Followed, KeptCopies, Listener, Promotion,
-    ReplicationStatus, RoleEvent, StandbyFile, StandbyFileError,
+    RejoinError, ReplicationStatus, RoleEvent, StandbyFile, StandbyFileError,
 };
 use holdfast_standby::Hub;
 use holdfast_standby::identity::Tip;
@@ -96,6 +98,8 @@ pub enum NodeError {
     Mirror(#[from] MirrorRefused),
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+    #[error(transparent)]
+    Return(#[from] RejoinError),
     #[error("the end of the trail that the master does not have cannot be cut off: {0}")]
     CutBack(#[source] TrailError),
     #[error("the clean stop did not complete: {0}; nothing acknowledged is lost, the next start recovers")]
@@ -119,6 +123,8 @@ const STANDBYS_STOP_MAX: Duration = Duration::from_secs(10);
 /// Why a role has ended.
 enum Next {
     Stop,
+    /// It returns as a standby, by itself.
+    Return,
     Promote(Promotion),
     CutBack(Tip),
 }
@@ -219,6 +225,7 @@ pub fn serve(
                 tracing::info!("stopped");
                 return Ok(());
             }
+            Next::Return => closed_well_enough(down)?,
             Next::Promote(promotion) => {
                 closed_well_enough(down)?;
                 promoted = Some(promotion);
@@ -443,6 +450,7 @@ async fn end_of_serving(signals: &mut Signals, inbox: &mut mpsc::UnboundedReceiv
             Some(RoleEvent::Promote(promotion)) => ServedUntil::RoleEnds(Next::Promote(promotion)),
             Some(RoleEvent::CutBack(tip)) => ServedUntil::RoleEnds(Next::CutBack(tip)),
             Some(RoleEvent::EndSessions(ended)) => ServedUntil::Deposed(ended),
+            Some(RoleEvent::Return) => ServedUntil::RoleEnds(Next::Return),
             None => std::future::pending().await,
         }
     };

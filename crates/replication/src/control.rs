@@ -17,7 +17,10 @@
 //!
 //! Failure: without a majority a node neither starts as master nor is promoted; it logs that and retries.
 
+mod returning;
 mod takeover;
+
+pub use returning::ServingMaster;
 
 use crate::certificates::{Certificates, secure_members};
 use crate::link_address::seen_from_here;
@@ -79,7 +82,8 @@ pub struct Control {
     addresses: BTreeMap<NodeId, String>,
     /// The data directory.
     dir: PathBuf,
-    /// The member runs in a supervisor's process: the servers that the record names promote themselves.
+    /// The member runs in a supervisor's process: the servers that the record names promote themselves. A deposed
+    /// master returns by itself.
     is_supervised: bool,
 }
 
@@ -403,7 +407,7 @@ impl Control {
     ) {
         let epoch = engine.trail().epoch();
         let (mut held, mut records) = (self.handle.lease_held(), self.handle.watch());
-        let (mut deposed, mut was_held) = (false, true);
+        let (mut deposed, mut was_held, mut returns) = (false, true, false);
         loop {
             let is_held = *held.borrow_and_update();
             if is_held != std::mem::replace(&mut was_held, is_held) && !deposed {
@@ -440,6 +444,11 @@ impl Control {
                 drop(self.handle.release(epoch).await);
                 // Last: it asks for an address, and the promotion does not wait for that.
                 self.report_deposed(&record, epoch, &notify).await;
+            }
+            if deposed && self.is_supervised && !returns && self.serving_other(epoch).is_some() {
+                returns = true;
+                // An error means that the role ends already.
+                drop(events.send(RoleEvent::Return));
             }
             tokio::select! {
                 _ = held.changed() => {}

@@ -7,6 +7,7 @@ use crate::certificates::Certificates;
 use crate::dialer::Dialer;
 use crate::identity::identity;
 use crate::link_address::seen_from_here;
+use crate::masterships::Masterships;
 use crate::notify::Notify;
 use crate::rejoin_command::rejoin_command;
 use crate::role::RoleEvent;
@@ -14,9 +15,10 @@ use crate::standby_file::StandbyFile;
 use holdfast_engine::{Engine, RESTORING};
 use holdfast_seams::{Disk, RealDisk};
 use holdfast_standby::identity::Tip;
+use holdfast_standby::mastership::lineage;
 use holdfast_standby::message::Welcome;
 use holdfast_standby::receive::{Blocking, Follower};
-use holdfast_standby::{Ended, Hub, Identity, LinkOptions, Phase, Reason, Refusal, Standby, follow};
+use holdfast_standby::{Ended, Hub, Identity, Lineage, LinkOptions, Phase, Reason, Refusal, Standby, follow};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
@@ -40,6 +42,7 @@ pub struct Following {
     engine: Engine,
     dir: PathBuf,
     name: String,
+    masterships: Arc<Masterships>,
     /// The end of the master's trail at which the base copy was taken.
     anchor: Tip,
     file: Mutex<StandbyFile>,
@@ -75,7 +78,7 @@ const UNAPPLIED_MAX: usize = 100_000;
 impl Following {
     pub fn new(
         engine: Engine,
-        dir: PathBuf,
+        masterships: Arc<Masterships>,
         file: StandbyFile,
         notify: Notify,
         certificates: Option<Certificates>,
@@ -96,7 +99,8 @@ impl Following {
             node_there: Mutex::default(),
             has_failed: AtomicBool::new(false),
             changed_over: watch::channel(()).0,
-            dir,
+            dir: masterships.dir().to_owned(),
+            masterships,
             applied,
             phase: Mutex::new(Phase::Connecting),
             unlinked: Mutex::default(),
@@ -301,7 +305,13 @@ impl Standby for Following {
         self.engine.settled()
     }
 
-    fn is_written_by(&self, greeting: &Welcome) -> bool {
+    fn lineage(&self, greeting: &Welcome) -> Lineage {
+        let known = self.masterships.list();
+        if !known.is_empty() && !greeting.masterships.is_empty() {
+            // A standby in between has written nothing itself.
+            let master = if greeting.follows.is_none() { &*greeting.name } else { "" };
+            return lineage(&known, master, &greeting.masterships);
+        }
         let (own, its) = (self.identity().epoch, greeting.identity.epoch);
         // A control plane gives each epoch to one master. Without one each start of a master begins the next epoch, and so does
         // a promotion elsewhere. An older copy of the master that is started begins at most the epoch after the one that the
@@ -310,16 +320,20 @@ impl Standby for Following {
             true => its == own,
             false => its.0 <= own.0.saturating_add(1) && self.file.lock().master.as_ref() == Some(&greeting.name),
         };
-        greeting.follows.is_none() && is_same
+        if greeting.follows.is_none() && is_same { Lineage::WroteIt } else { Lineage::Continues }
     }
 
-    fn learned(&self, node: &str, follows: Option<&str>, grouped: bool) {
+    fn learned(&self, greeting: &Welcome) {
+        if let Err(error) = self.masterships.learn(&greeting.masterships) {
+            tracing::warn!(target: "holdfast::receive", "{error}");
+        }
+        let Welcome { name: node, follows, grouped, .. } = greeting;
         let mut file = self.file.lock();
         // An address that is of no use here is as good as none.
-        let root = follows.map(|root| seen_from_here(&file.from, root).unwrap_or_default());
+        let root = follows.as_ref().map(|root| seen_from_here(&file.from, root).unwrap_or_default());
         // A standby in between may not know its master's group.
-        let grouped = grouped || (follows.is_some() && file.grouped);
-        let master = follows.is_none().then(|| node.to_owned());
+        let grouped = *grouped || (follows.is_some() && file.grouped);
+        let master = follows.is_none().then(|| node.clone());
         let learned = StandbyFile { root, grouped, master, ..file.clone() };
         if *file == learned {
             return;

@@ -22,6 +22,7 @@
 //! | [`status`], [`report`] | the state of replication, for views and commands |
 //! | [`node_service`] | the requests of other nodes and of commands, answered |
 //! | [`node_client`], [`rejoin`], [`pair_check`] | the commands: requests to a running server, a deposed master's return, a check before pairing |
+//! | [`by_itself`], [`acknowledged`] | a deposed master's return without an operator |
 //! | [`rejoin_command`] | the command of a deposed master's return, for messages |
 //! | [`role`] | the events that end a role |
 //!
@@ -31,9 +32,11 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod accepted_loss;
+mod acknowledged;
 mod archive_source;
 mod archiver;
 mod base_copy;
+mod by_itself;
 mod certificates;
 mod clear;
 mod control;
@@ -47,6 +50,7 @@ mod kept_copies;
 mod level_raising;
 mod link_address;
 mod listener;
+mod masterships;
 pub mod mirror;
 mod node_client;
 mod node_service;
@@ -67,11 +71,13 @@ mod sync_watch;
 mod trail_comparison;
 
 pub use accepted_loss::AcceptedLoss;
+pub use acknowledged::{Acknowledged, keep_acknowledged};
 pub use archive_source::ArchiveSource;
 pub use archiver::Archiver;
 pub use base_copy::{CopyError, CopyTo, check_target as check_copy_target, copy_from, mark_for_dump};
+pub use by_itself::{NotByItself, Terms as ReturnTerms, is_under_way as is_return_under_way, rejoin_by_itself};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
-pub use control::{Control, ControlSetupError};
+pub use control::{Control, ControlSetupError, ServingMaster};
 pub use dump::{DumpError, DumpPlan, FILES as DUMP_FILES, fetch_dump};
 pub use follow_record::follow_record;
 pub use following::{AgreedEpoch, Followed, Following, follow_master};
@@ -81,6 +87,7 @@ pub use identity_file::IdentityFile;
 pub use kept_copies::KeptCopies;
 pub use level_raising::raise_levels;
 pub use listener::Listener;
+pub use masterships::Masterships;
 pub use node_client::{NodeClient, NodeClientError};
 pub use node_service::NodeService;
 pub use notify::Notify;

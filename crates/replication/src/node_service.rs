@@ -26,6 +26,7 @@ use crate::following::Following;
 use crate::identity::identity;
 use crate::identity_file::IdentityFile;
 use crate::kept_copies::KeptCopies;
+use crate::masterships::Masterships;
 use crate::notify::Notify;
 use crate::promoting::Promoting;
 use crate::rejoin_command::rejoin_command;
@@ -37,7 +38,7 @@ use holdfast_control::{Basis, ControlError, Position};
 use holdfast_engine::{Engine, RESTORING};
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
-use holdfast_standby::{Archived, Identity, Master, Peer, Reached, Reason, Refusal};
+use holdfast_standby::{Archived, Identity, Master, Mastership, Peer, Reached, Reason, Refusal};
 use holdfast_trail::Trail;
 use holdfast_types::{Epoch, Level, Lsn};
 use std::io::ErrorKind;
@@ -68,6 +69,7 @@ pub struct NodeService {
     pub in_sync: Arc<InSync>,
     pub archive: Option<Arc<ArchiveSource>>,
     pub dir: PathBuf,
+    pub masterships: Arc<Masterships>,
     /// What stays outside of the data directory, without the standbys that are registered.
     pub identity_file: IdentityFile,
     pub copies: Arc<KeptCopies>,
@@ -118,6 +120,10 @@ impl Master for NodeService {
 
     fn follows(&self) -> Option<String> {
         self.following.as_ref().map(|following| following.root())
+    }
+
+    fn masterships(&self) -> Vec<Mastership> {
+        self.masterships.list()
     }
 
     fn is_member(&self, standby: &str) -> bool {

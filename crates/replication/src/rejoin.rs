@@ -17,6 +17,7 @@
 //! Nothing is dropped silently: the SQL file is complete and synced before anything is cut, and is never overwritten.
 
 use crate::base_copy::{CopyError, CopyTo, copy_from};
+use crate::by_itself::{self, NotByItself};
 use crate::certificates::Certificates;
 use crate::clear::{clear_for_copy, remove};
 use crate::dialer::Dialer;
@@ -33,7 +34,7 @@ use holdfast_standby::tls::TlsError;
 use holdfast_standby::{Identity, LinkError};
 use holdfast_trail::boxcar::FORMAT_VERSION;
 use holdfast_trail::{Trail, TrailError, TrailOptions};
-use holdfast_types::Lsn;
+use holdfast_types::{Epoch, Lsn};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -70,6 +71,10 @@ pub enum RejoinError {
     Copy(#[from] CopyError),
     #[error(transparent)]
     StandbyFile(#[from] StandbyFileError),
+    #[error(transparent)]
+    NotByItself(#[from] NotByItself),
+    #[error("cannot {what} in {dir}: {source}")]
+    Mark { what: &'static str, dir: PathBuf, source: io::Error },
 }
 
 /// What the return has cost.
@@ -93,6 +98,19 @@ pub fn rejoin(
     settings: &dyn SettingsFile,
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<Rejoined, RejoinError> {
+    let rejoined = rejoin_if(from, to, settings, progress, &|_| Ok(()))?;
+    by_itself::is_done(to.dir)?;
+    Ok(rejoined)
+}
+
+/// As [`rejoin`], where `may` permits it: it sees what was found before anything is changed.
+pub(super) fn rejoin_if(
+    from: &str,
+    to: CopyTo<'_>,
+    settings: &dyn SettingsFile,
+    progress: &(dyn Fn(Progress) + Send + Sync),
+    may: &dyn Fn(&Found) -> Result<(), RejoinError>,
+) -> Result<Rejoined, RejoinError> {
     check_master(from, to.dir)?;
     let mut rejoined = Rejoined { earlier: saved_files(to.dir), ..Rejoined::default() };
     let before = StandbyFile::read(to.dir)?;
@@ -103,7 +121,9 @@ pub fn rejoin(
     // Without the file an earlier run has cleared the directory for a copy.
     let was_cleared = before.is_some() && !to.dir.join("trail").join("control").exists();
     if !was_cleared && BaseReceiver::is_in_use(&RealDisk::new(), to.dir)? {
-        let Found { finding, first, end } = find(from, to, settings)?;
+        let found = find(from, to, settings)?;
+        may(&found)?;
+        let Found { finding, first, end, .. } = found;
         match finding {
             Finding::Continues | Finding::Copied { .. } => fits = true,
             Finding::Gone | Finding::Forked { common: None } => {
@@ -185,6 +205,8 @@ pub(super) struct Found {
     pub finding: Finding,
     pub first: Lsn,
     pub end: Lsn,
+    /// In which the last boxcar was written.
+    pub end_epoch: Epoch,
 }
 
 /// Compares the trail with the new master's.
@@ -200,10 +222,10 @@ pub(super) fn find(from: &str, to: CopyTo<'_>, settings: &dyn SettingsFile) -> R
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RejoinError::Runtime)?;
     let connect = Dialer { address: from.to_owned(), certificates: Certificates::of(to.dir)? };
     let found = runtime.block_on(compare(&connect, to.name, &trail, identity, &settings.link_options(to.dir)));
-    let (first, end) = (trail.first(), trail.tip().0);
+    let (first, end, end_epoch) = (trail.first(), trail.tip().0, trail.end().2);
     trail.close()?;
     let finding = found.map_err(|error| RejoinError::Link { from: from.to_owned(), error })?;
-    Ok(Found { finding, first, end })
+    Ok(Found { finding, first, end, end_epoch })
 }
 
 /// What the SQL of a part of the trail contains.

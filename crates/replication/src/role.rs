@@ -17,6 +17,8 @@ pub enum RoleEvent {
     /// This master was deposed in order, and still holds its lease: the sessions end, each after the answer to what it is doing.
     /// The channel is told when all have ended. The links stay.
     EndSessions(oneshot::Sender<()>),
+    /// This deposed master's supervisor lets it return by itself: another node serves.
+    Return,
 }
 
 /// A standby becomes the master.

@@ -110,6 +110,7 @@ impl Hub {
             tip: self.tip(),
             follows: self.master.follows(),
             grouped: self.options.grouped,
+            masterships: self.master.masterships(),
         });
         link.writer.send(&welcome).await?;
         match hello.wants {

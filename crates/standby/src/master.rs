@@ -9,6 +9,7 @@ use holdfast_types::{Epoch, Lsn};
 use crate::base_copy::BaseCopy;
 use crate::cert::CertificateRole;
 use crate::identity::Identity;
+use crate::mastership::Mastership;
 use crate::message::Wants;
 use crate::refusal::{Reason, Refusal};
 use crate::sync_set::Reached;
@@ -106,6 +107,11 @@ pub trait Master: Send + Sync + 'static {
     /// On a standby: the address of the master that it follows, directly or not; empty if unknown.
     fn follows(&self) -> Option<String> {
         None
+    }
+
+    /// The masterships of this node's history, the latest first; see [`crate::mastership`].
+    fn masterships(&self) -> Vec<Mastership> {
+        Vec::new()
     }
 
     /// True if this is the name of a member of the control plane, which may be promoted. Only that member may follow

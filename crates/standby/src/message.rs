@@ -18,6 +18,7 @@ use holdfast_types::Lsn;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{Ack, Identity, Tip, lsn};
+use crate::mastership::Mastership;
 use crate::refusal::Refusal;
 
 /// The number of bytes before a chunk's pages: volume, chunk, hash.
@@ -108,6 +109,8 @@ pub struct Welcome {
     pub follows: Option<String>,
     /// A control plane decides which node is master.
     pub grouped: bool,
+    /// The masterships of its history, the latest first: on a standby those of the node that it follows.
+    pub masterships: Vec<Mastership>,
 }
 
 /// Whether a boxcar with that checksum ends at that position of the master's trail.

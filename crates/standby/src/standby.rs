@@ -7,6 +7,7 @@ use holdfast_types::{Epoch, Lsn};
 use tokio::sync::watch;
 
 use crate::identity::{Identity, Tip};
+use crate::mastership::Lineage;
 use crate::message::Welcome;
 
 /// What the link is doing, for the operator.
@@ -50,13 +51,14 @@ pub trait Standby: Send + Sync + 'static {
     /// Nothing below this position may be cut off: it is in the databases, or known to be durable at the master.
     fn settled(&self) -> Lsn;
 
-    /// Called with what the followed node reports about itself: see [`crate::message::Welcome`].
-    fn learned(&self, _node: &str, _follows: Option<&str>, _grouped: bool) {}
+    /// Called with what the followed node reports about itself, before anything of it is taken.
+    fn learned(&self, _greeting: &Welcome) {}
 
-    /// Whether the master that greets wrote the end of this node's trail itself: then it has to have it. By default the master
-    /// of the same epoch did. Without a control plane a master begins a new epoch with each start, so there its name counts, too.
-    fn is_written_by(&self, greeting: &Welcome) -> bool {
-        greeting.follows.is_none() && greeting.identity.epoch == self.identity().epoch
+    /// How the history of the master that greets belongs to the end of this node's trail. By default the master of the same epoch
+    /// wrote that end, and has to have it.
+    fn lineage(&self, greeting: &Welcome) -> Lineage {
+        let wrote_it = greeting.follows.is_none() && greeting.identity.epoch == self.identity().epoch;
+        if wrote_it { Lineage::WroteIt } else { Lineage::Continues }
     }
 
     /// Called when everything below `end` has arrived; after this it is acknowledged to the master as received. It is

@@ -271,6 +271,10 @@ impl Supervisor {
                 Ok(Done::Nothing)
             }
             Ask::TellPositions { epoch } => control.tell_positions(Epoch(epoch)).await.map(nothing),
+            Ask::Report { kind, text } => {
+                self.events.add(&kind, text);
+                Ok(Done::Nothing)
+            }
             // Answered before.
             Ask::Status | Ask::Events => Ok(Done::Nothing),
         }

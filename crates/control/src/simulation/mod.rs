@@ -54,7 +54,9 @@ pub enum Sabotage {
     NamesTooEarly,
     /// A control directory that was put back from a copy takes part.
     AnyStart,
-    /// A member that led Raft leads on after its start, with the log that it finds.
+    /// A start is met whatever its log lacks.
+    AnyLog,
+    /// As AnyLog, and a member that led Raft leads on after its start, with the log that it finds.
     ResumesLeading,
     /// A node is promoted though the group has seen more of its trail.
     AnyPosition,
@@ -83,6 +85,10 @@ impl Sabotage {
     pub fn claims_all(self, record: &Record) -> bool {
         let serves = matches!(record.mastership, Mastership::Serving { .. });
         self == Sabotage::NoAsking || self == Sabotage::AsksTooEarly && !serves
+    }
+
+    pub fn takes_any_log(self) -> bool {
+        matches!(self, Sabotage::AnyLog | Sabotage::ResumesLeading)
     }
 
     /// From when a lease counts.

@@ -17,6 +17,12 @@ impl Engine {
         }
     }
 
+    /// Everything that was acknowledged at level hot or above ends below this position: as many standbys as are asked for have
+    /// it, or commits have continued without them.
+    pub fn reached_hot(&self) -> Lsn {
+        self.0.engine.gate.reached_hot()
+    }
+
     /// Nothing is acknowledged from now on, at any level, that the mirror does not have, which is taken to have nothing
     /// yet; or the mirror is not waited for any more.
     pub fn wait_for_mirror(&self, wait: bool) {

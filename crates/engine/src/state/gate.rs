@@ -169,6 +169,11 @@ impl Gate {
         self.let_through()
     }
 
+    /// Everything that was answered at level hot or above ends below this.
+    pub fn reached_hot(&self) -> Lsn {
+        self.state.lock().reached[1]
+    }
+
     /// From now on nothing passes, at any level, that the mirror does not have; it is taken to have nothing yet. Or the
     /// mirror is no longer waited for. False as for [`Gate::pass`].
     pub fn wait_for_mirror(&self, wait: bool) -> bool {

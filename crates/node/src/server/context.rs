@@ -2,13 +2,16 @@
 
 use super::NodeError;
 use super::refusing::Refusing;
+use super::returning::{Returned, come_back};
 use super::signals::Signals;
 use crate::admission::Admission;
 use crate::backup::Backups;
 use crate::config::Config;
 use crate::web::{Standing, Why};
 use holdfast_engine::OpenError;
-use holdfast_replication::{Certificates, Control, Followed, Listener, Position, Promotion, StandbyFile};
+use holdfast_replication::{
+    Certificates, Control, ControlSetupError, Followed, Listener, Position, Promotion, StandbyFile, is_return_under_way,
+};
 use holdfast_trail::{Inspection, Trail};
 use holdfast_types::Epoch;
 use holdfast_wire::TlsSlot;
@@ -51,18 +54,36 @@ impl ServerContext {
         signals: &mut Signals,
     ) -> Result<Begin, NodeError> {
         let Some(control) = &self.control else { return Ok(Begin::At(None)) };
-        if StandbyFile::read(&self.dir)?.is_some() {
-            return Ok(Begin::At(None));
-        }
-        refusing.begin(Why::AsksControl)?;
-        let (end, accept_loss) = (trail_end(&self.dir)?, self.config.accept_divergence);
-        let asking = links.spawn(control.clone().start_as_master(end, accept_loss));
-        clients.block_on(async {
-            tokio::select! {
-                () = signals.come() => Ok(Begin::Stopped),
-                agreed = asking => Ok(Begin::At(Some(agreed.map_err(io::Error::other)??))),
+        loop {
+            let is_standby = StandbyFile::read(&self.dir)?.is_some();
+            let returns = control.is_supervised() && is_return_under_way(&self.dir);
+            if is_standby && !returns {
+                return Ok(Begin::At(None));
             }
-        })
+            refusing.begin(Why::AsksControl)?;
+            let agreed = match returns {
+                true => None,
+                false => {
+                    let (end, accept_loss) = (trail_end(&self.dir)?, self.config.accept_divergence);
+                    let asking = links.spawn(control.clone().start_as_master(end, accept_loss));
+                    let Some(agreed) = until(clients, signals, asking)? else { return Ok(Begin::Stopped) };
+                    Some(agreed)
+                }
+            };
+            match agreed {
+                Some(Err(ControlSetupError::AnotherIsMaster { .. })) if control.is_supervised() => {}
+                Some(agreed) => return Ok(Begin::At(Some(agreed?))),
+                None => {}
+            }
+            let coming = links.spawn(come_back(control.clone(), self.dir.clone(), self.name.clone()));
+            match until(clients, signals, coming)? {
+                None => return Ok(Begin::Stopped),
+                Some(Returned::Standby) => return Ok(Begin::At(None)),
+                Some(Returned::IsMaster) if is_standby => return Ok(Begin::At(None)),
+                Some(Returned::IsMaster) => {}
+                Some(Returned::Failed(error)) => return Err(error.into()),
+            }
+        }
     }
 
     pub fn release_lease(&self, links: &tokio::runtime::Handle, epoch: Option<Epoch>) {
@@ -96,6 +117,20 @@ impl ServerContext {
         tracing::error!("the promotion failed, this server stays a standby: {error}");
         Ok(())
     }
+}
+
+/// Waits for a task; `None`: the server is to stop.
+fn until<T>(
+    clients: &tokio::runtime::Runtime,
+    signals: &mut Signals,
+    task: tokio::task::JoinHandle<T>,
+) -> io::Result<Option<T>> {
+    clients.block_on(async {
+        tokio::select! {
+            () = signals.come() => Ok(None),
+            done = task => done.map(Some).map_err(io::Error::other),
+        }
+    })
 }
 
 /// The last epoch in the directory's trail; `None`: there is no trail.

@@ -8,7 +8,7 @@ use super::open::Opening;
 use crate::config::LevelName;
 use holdfast_engine::Engine;
 use holdfast_replication::mirror::Mirror;
-use holdfast_replication::{InSync, Notify, SyncWatch, raise_levels};
+use holdfast_replication::{InSync, Notify, SyncWatch, keep_acknowledged, raise_levels};
 use holdfast_standby::Hub;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +54,10 @@ pub(super) fn spawn_master_tasks(
         notify,
     };
     tasks.push(links.spawn(watch.run(stopping.clone())));
+    if control.is_some() {
+        let dir = opening.context.dir.clone();
+        tasks.push(links.spawn(keep_acknowledged(engine.clone(), dir, stopping.clone())));
+    }
     if config.level_raising {
         let (hub, engine, stopping) = (hub.clone(), engine.clone(), stopping.clone());
         let notify = Notify::new(config.notify_command.clone());

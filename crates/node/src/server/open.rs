@@ -16,9 +16,9 @@ use holdfast_archive::{History, Store};
 use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
-    ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies, NodeService,
-    Notify, OldMaster, OldMasterWatch, Promoting, Promotion, Replaced, ReplicationStatus, RoleEvent, StandbyFile,
-    TrailComparison, follow_master, follow_record, notify_standby_dropped, promote_when_named,
+    ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies, Masterships,
+    NodeService, Notify, OldMaster, OldMasterWatch, Promoting, Promotion, Replaced, ReplicationStatus, RoleEvent,
+    StandbyFile, TrailComparison, follow_master, follow_record, notify_standby_dropped, promote_when_named,
 };
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
@@ -130,13 +130,14 @@ impl Opening<'_> {
     ) -> Result<Links, NodeError> {
         let ServerContext { dir, config, name, control, certificates, .. } = self.context;
         let identity_file = identity_file(self.context, standby.as_ref());
+        let masterships = self.masterships(standby.is_none())?;
         let following = standby.map(|file| {
             let (notify, certificates) = (notify.clone(), certificates.clone());
             let control = control.clone();
             let agreed_epoch = Arc::new(move || control.as_ref().map_or(Epoch(0), |control| control.epoch()));
             let followed = self.context.followed.clone();
             let following =
-                Following::new(engine.clone(), dir.clone(), file, notify, certificates, agreed_epoch, followed);
+                Following::new(engine.clone(), masterships.clone(), file, notify, certificates, agreed_epoch, followed);
             // A moment of the past has no master.
             following.pause(config.restored.is_some());
             following
@@ -155,6 +156,7 @@ impl Opening<'_> {
             in_sync: in_sync.clone(),
             archive: store.as_ref().map(|store| archive_source(store, engine)),
             dir: dir.clone(),
+            masterships,
             identity_file,
             copies: copies.clone(),
             promoting: Promoting::default(),
@@ -169,6 +171,20 @@ impl Opening<'_> {
         let timeout = Duration::from_millis(config.archive_timeout_ms);
         let archiver = store.map(|store| Archiver::new(engine.clone(), store, notify.clone(), keep_bytes_max, timeout));
         Ok(Links { hub, following, archiver, in_sync, notify, copies, service })
+    }
+
+    /// The masterships of the directory's history, with the one that begins now.
+    fn masterships(&self, is_master: bool) -> io::Result<Arc<Masterships>> {
+        let ServerContext { dir, config, name, .. } = self.context;
+        let masterships = Masterships::read(dir)?;
+        if is_master {
+            let accepted = match self.promotion {
+                Some(promotion) => promotion.accepted_loss.is_some(),
+                None => config.accept_divergence,
+            };
+            masterships.begin(name, draw_instance(), accepted)?;
+        }
+        Ok(Arc::new(masterships))
     }
 
     /// Starts the tasks of the role; they end when `stopping` becomes true.

@@ -142,7 +142,15 @@ async fn serve(mut stream: DuplexStream, mut source: Source, messages: usize) ->
     let mut link = Link::over(stream, &LinkOptions::default());
     let Message::Hello(hello) = link.reader.next().await? else { panic!() };
     let tip = Tip { lsn: Lsn(0), checksum: 0 };
-    let welcome = Welcome { version: 1, name: hello.name, identity: identity(), tip, follows: None, grouped: false };
+    let welcome = Welcome {
+        version: 1,
+        name: hello.name,
+        identity: identity(),
+        tip,
+        follows: None,
+        grouped: false,
+        masterships: vec![],
+    };
     link.writer.send(&Message::Welcome(welcome)).await?;
     if messages == usize::MAX {
         return send(&mut link, &mut source).await;
@@ -266,8 +274,15 @@ async fn chunks_that_lie_are_refused() {
             let mut link = Link::over(far, &LinkOptions::default());
             let Ok(Message::Hello(hello)) = link.reader.next().await else { panic!() };
             let tip = Tip { lsn: Lsn(0), checksum: 0 };
-            let welcome =
-                Welcome { version: 1, name: hello.name, identity: identity(), tip, follows: None, grouped: false };
+            let welcome = Welcome {
+                version: 1,
+                name: hello.name,
+                identity: identity(),
+                tip,
+                follows: None,
+                grouped: false,
+                masterships: vec![],
+            };
             link.writer.put(&Message::Welcome(welcome)).unwrap();
             link.writer.put(&Message::CopyPlan(source.plan.clone())).unwrap();
             link.writer.put(&Message::CopyVolume(source.volumes[0].clone())).unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::identity::{Ack, Identity, Tip};
+use crate::mastership::Mastership;
 use crate::message::{Answer, CopyAsk, CopyPlan, CopyVolume, Hello, Position, Stop, Wants, Welcome};
 use crate::refusal::{Reason, Refusal};
 use holdfast_trail::TrailId;
@@ -28,8 +29,15 @@ fn golden() -> Vec<(Message, &'static str)> {
         unpacks: true,
         grouped: false,
     };
-    let welcome =
-        Welcome { version: 1, name: "a".into(), identity: identity(), tip: tip(), follows: None, grouped: true };
+    let welcome = Welcome {
+        version: 1,
+        name: "a".into(),
+        identity: identity(),
+        tip: tip(),
+        follows: None,
+        grouped: true,
+        masterships: vec![Mastership { node: "a".into(), mark: 300, accepted: true }],
+    };
     let refusal = Refusal::new(Reason::Gone, "m", "a");
     let plan = CopyPlan { manifest: "x".into(), start: Lsn(0x4001000), anchor: tip(), volumes: 2 };
     let volume = CopyVolume { volume: 3, file: "f".into(), pages: 300 };
@@ -38,7 +46,7 @@ fn golden() -> Vec<(Message, &'static str)> {
         (Message::Hello(hello), "1f00000001010101620500303132333435363738396162636465660180808020070100"),
         (
             Message::Welcome(welcome),
-            "25000000020101613031323334353637383961626364656601808080200780a08020effdb6f50d0001",
+            "2b000000020101613031323334353637383961626364656601808080200780a08020effdb6f50d0001010161ac0201",
         ),
         (Message::Refused(refusal), "060000000307016d0161"),
         (Message::Ask(tip()), "0a0000000480a08020effdb6f50d"),

@@ -21,6 +21,7 @@
 //! | a boxcar | does not have it; has the one that ends at C | nothing after C | cut back to C, then start there |
 //! | a boxcar | does not have it; has the one that ends at C; wrote the standby's end itself | something after C | refused: the master was rolled back |
 //! | a boxcar | does not have it; has the one that ends at C; another node wrote that end, or it is a standby | something after C | refused: diverged |
+//! | a boxcar | does not have it; has not met the mastership that wrote the standby's end | something after C | refused: diverged, and nothing advises to cut the standby |
 //! | a boxcar | does not have it, nor any other that the standby has | | as if C were the beginning |
 //! | less than its base copy needs | has the end that the copy was taken at | | start there |
 //! | less than its base copy needs | does not have that end | | refused: diverged, the copy is of a history that no longer exists |
@@ -44,6 +45,7 @@ pub use bisection::Bisection;
 use holdfast_types::{Epoch, Lsn};
 
 use crate::identity::{Identity, Tip};
+use crate::mastership::Lineage;
 use crate::message::Answer;
 use crate::refusal::{Reason, Refusal};
 
@@ -112,9 +114,9 @@ pub enum Decision {
     Refused(Refusal),
 }
 
-/// Decides from a finding. Changes below `applied` may be in the standby's databases, or were durable at a master. `wrote_it`: the
-/// node to follow is a master, and wrote the end of the standby's trail itself ([`crate::Standby::is_written_by`]).
-pub fn decide(tip: Tip, applied: Lsn, finding: Finding, wrote_it: bool) -> Decision {
+/// Decides from a finding. Changes below `applied` may be in the standby's databases, or were durable at a master. `lineage`: how
+/// the master belongs to the end of the standby's trail ([`crate::Standby::lineage`]).
+pub fn decide(tip: Tip, applied: Lsn, finding: Finding, lineage: Lineage) -> Decision {
     let diverged = |message: String, advice: &str| Decision::Refused(Refusal::new(Reason::Diverged, message, advice));
     match finding {
         Finding::Continues | Finding::Copied { answer: Answer::Yes, .. } => Decision::Start(tip),
@@ -126,7 +128,18 @@ pub fn decide(tip: Tip, applied: Lsn, finding: Finding, wrote_it: bool) -> Decis
         ),
         Finding::Gone | Finding::Copied { answer: Answer::Gone, .. } => Decision::Refused(gone(tip.lsn)),
         Finding::Forked { common: Some(common) } if applied <= common.lsn => Decision::CutBack(common),
-        Finding::Forked { common } if wrote_it && applied > Lsn(0) => Decision::Refused(rolled_back(applied, common)),
+        Finding::Forked { common } if lineage == Lineage::WroteIt && applied > Lsn(0) => {
+            Decision::Refused(rolled_back(applied, common))
+        }
+        Finding::Forked { common: Some(common) } if lineage == Lineage::Unknown => diverged(
+            format!(
+                "the standby has what was durable at its master up to LSN {applied}, and the server to follow has the same only up \
+                 to LSN {}; that server has not met the master that this standby followed last",
+                common.lsn
+            ),
+            "This standby may be the only one that has acknowledged commits. Compare the two servers, and promote the one whose \
+             commits count. What the other one has beyond the common end is lost if it is made a standby",
+        ),
         Finding::Forked { common: None } => diverged(
             format!("the standby's trail ends at {tip}; master and standby have no boxcar in common"),
             NEW_COPY,

@@ -57,26 +57,32 @@ fn reason(place: Decision) -> Reason {
 #[test]
 fn where_to_go_on() {
     let (end, nothing) = (tip(9000), Tip { lsn: Lsn(100), checksum: 0 });
-    assert_eq!(decide(end, Lsn(0), Finding::Continues, false), Decision::Start(end));
-    assert_eq!(reason(decide(end, Lsn(0), Finding::Gone, false)), Reason::Gone);
+    assert_eq!(decide(end, Lsn(0), Finding::Continues, Lineage::Continues), Decision::Start(end));
+    assert_eq!(reason(decide(end, Lsn(0), Finding::Gone, Lineage::Continues)), Reason::Gone);
     let forked = Finding::Forked { common: Some(tip(5000)) };
-    assert_eq!(decide(end, Lsn(4000), forked, false), Decision::CutBack(tip(5000)));
-    assert_eq!(decide(end, Lsn(5000), forked, false), Decision::CutBack(tip(5000)));
-    assert_eq!(reason(decide(end, Lsn(5001), forked, false)), Reason::Diverged, "what was applied is never cut");
-    assert_eq!(reason(decide(end, Lsn(0), Finding::Forked { common: None }, false)), Reason::Diverged);
-    let empty = |answer| Finding::Copied { anchor: tip(300), answer };
-    assert_eq!(decide(nothing, Lsn(0), empty(Answer::Yes), false), Decision::Start(nothing));
-    assert_eq!(reason(decide(nothing, Lsn(0), empty(Answer::No), false)), Reason::Diverged);
-    assert_eq!(reason(decide(nothing, Lsn(0), empty(Answer::Gone), false)), Reason::Gone);
-    // The master of the standby's own epoch wrote what it lacks: it has lost it.
-    assert_eq!(reason(decide(end, Lsn(5001), forked, true)), Reason::RolledBack);
-    assert_eq!(reason(decide(end, Lsn(1), Finding::Forked { common: None }, true)), Reason::RolledBack);
+    assert_eq!(decide(end, Lsn(4000), forked, Lineage::Continues), Decision::CutBack(tip(5000)));
+    assert_eq!(decide(end, Lsn(5000), forked, Lineage::Continues), Decision::CutBack(tip(5000)));
     assert_eq!(
-        decide(end, Lsn(5000), forked, true),
+        reason(decide(end, Lsn(5001), forked, Lineage::Continues)),
+        Reason::Diverged,
+        "what was applied is never cut"
+    );
+    assert_eq!(reason(decide(end, Lsn(0), Finding::Forked { common: None }, Lineage::Continues)), Reason::Diverged);
+    let empty = |answer| Finding::Copied { anchor: tip(300), answer };
+    assert_eq!(decide(nothing, Lsn(0), empty(Answer::Yes), Lineage::Continues), Decision::Start(nothing));
+    assert_eq!(reason(decide(nothing, Lsn(0), empty(Answer::No), Lineage::Continues)), Reason::Diverged);
+    assert_eq!(reason(decide(nothing, Lsn(0), empty(Answer::Gone), Lineage::Continues)), Reason::Gone);
+    // The master of the standby's own epoch wrote what it lacks: it has lost it.
+    assert_eq!(reason(decide(end, Lsn(5001), forked, Lineage::WroteIt)), Reason::RolledBack);
+    assert_eq!(reason(decide(end, Lsn(1), Finding::Forked { common: None }, Lineage::WroteIt)), Reason::RolledBack);
+    assert_eq!(
+        decide(end, Lsn(5000), forked, Lineage::WroteIt),
         Decision::CutBack(tip(5000)),
         "only a tail that was never durable"
     );
-    assert_eq!(decide(end, Lsn(5000), Finding::Continues, true), Decision::Start(end));
-    let Decision::Refused(refusal) = decide(end, Lsn(5001), forked, true) else { panic!("not refused") };
+    assert_eq!(decide(end, Lsn(5000), Finding::Continues, Lineage::WroteIt), Decision::Start(end));
+    let Decision::Refused(unknown) = decide(end, Lsn(5001), forked, Lineage::Unknown) else { panic!("not refused") };
+    assert!(unknown.reason == Reason::Diverged && !unknown.advice.contains("rejoin"), "{unknown}");
+    let Decision::Refused(refusal) = decide(end, Lsn(5001), forked, Lineage::WroteIt) else { panic!("not refused") };
     assert!(refusal.advice.contains("promote this standby") && refusal.advice.contains("Do not rejoin"), "{refusal}");
 }

@@ -198,7 +198,7 @@ async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, We
     }
     let tip = find_start::tip_of(standby.trail());
     let finding = find_start::find(&mut link, standby.trail(), standby.anchor()).await?;
-    let decision = pairing::decide(tip, standby.settled(), finding, standby.is_written_by(&welcome));
+    let decision = pairing::decide(tip, standby.settled(), finding, standby.lineage(&welcome));
     Ok((link, welcome, decision))
 }
 
@@ -212,7 +212,7 @@ async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bo
     let outcome = match decision {
         Decision::Start(start) => {
             *was_following = true;
-            follower.standby.learned(&welcome.name, welcome.follows.as_deref(), welcome.grouped);
+            follower.standby.learned(&welcome);
             follower.standby.changed(&Phase::Following { master: welcome.name, from: start.lsn, to: welcome.tip.lsn });
             link.allow_boxcars(welcome.identity.segment_bytes);
             session::run(follower, &mut link, start, welcome.identity).await

@@ -171,6 +171,7 @@ async fn followed(standby: &Arc<StandbyNode>, identity: Identity, messages: Vec<
         tip: Tip { lsn, checksum },
         follows: None,
         grouped: false,
+        masterships: vec![],
     };
     let serving = tokio::spawn(async move {
         while let Some(stream) = listener.recv().await {
@@ -222,6 +223,7 @@ async fn a_forged_older_epoch_is_refused() {
         tip: Tip { lsn, checksum },
         follows: None,
         grouped: false,
+        masterships: vec![],
     };
     tokio::spawn(async move { scripted_master(listener.recv().await.unwrap(), welcome, vec![]).await });
     let follower = standby.follower(&net, 1, tokio::sync::watch::channel(false).1);

@@ -37,13 +37,22 @@ impl Supervised {
     /// Starts the supervisor, and returns when its socket answers.
     pub fn start(&mut self) {
         assert!(self.child.is_none(), "the supervisor of {} runs already", self.name);
-        let log = OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
-        let mut child = self.command("run").stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut child = self.spawned();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let expected = format!("holdfast: supervisor of {} in cluster shop\n", self.name);
         assert_eq!(line, expected, "{}", self.log());
         self.child = Some(child);
+    }
+
+    fn spawned(&self) -> Child {
+        let log = OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
+        self.command("run").stdout(Stdio::piped()).stderr(log).spawn().unwrap()
+    }
+
+    /// Starts the supervisor, which ends by itself; how it does.
+    pub fn starts_and_ends(&self) -> ExitStatus {
+        self.spawned().wait().unwrap()
     }
 
     /// One more supervisor of the same node, which is expected to end.

@@ -1,0 +1,117 @@
+//! A deposed master under a supervisor comes back as a standby without an operator, where nothing that counts is lost by that.
+
+use super::bed::Bed;
+use crate::node::{LOCAL, asked, asked_with, assert_same, lost_files, run, succeeds, until};
+use rustix::process::Signal;
+
+/// `a` has committed a row at level local that `b` does not have, and both its processes are gone; `b` is promoted.
+async fn with_a_tail(promote: &[&str]) -> Bed {
+    let mut bed = Bed::stopped();
+    // The standby stays in the sync set while it is away.
+    bed.node_a.configure("standby_timeout_ms = 600000");
+    let mut bed = {
+        bed.w.start();
+        bed.b.start();
+        bed.a.start();
+        bed.a.until_running().await;
+        bed.b.until_running().await;
+        bed
+    };
+    bed.until_agreed("a", &["a", "b"]).await;
+    asked(&bed.node_a, "create table if not exists t(id int primary key); insert into t values (1)").await;
+    bed.b.kill();
+    bed.b.signal_server(Signal::KILL);
+    until("b is gone", async || bed.b.server().is_none()).await;
+    run(&bed.node_a.connect_with(LOCAL).await, "insert into t values (2)").await;
+    bed.a.kill();
+    bed.a.signal_server(Signal::KILL);
+    until("a is gone", async || bed.a.server().is_none()).await;
+    bed.b.start();
+    bed.b.until_running().await;
+    let at = bed.node_b.at();
+    succeeds(&[&["promote", "--at", &at], promote].concat());
+    bed
+}
+
+async fn until_a_is_refused(bed: &Bed, why: &str) {
+    bed.a.until_event("not_returned: ").await;
+    let events = bed.a.events();
+    assert!(events.iter().any(|event| event.starts_with("not_returned: ") && event.contains(why)), "{events:?}");
+    assert!(
+        lost_files(&bed.node_a.dir).is_empty() && !bed.node_a.dir.join("standby.toml").exists(),
+        "nothing was changed"
+    );
+}
+
+/// What the message names.
+async fn rejoin_by_hand(bed: &mut Bed) {
+    assert!(bed.a.stop().success());
+    succeeds(&["rejoin", "--from", &bed.node_b.at(), "--data", bed.node_a.data(), "--name", "a"]);
+    assert_eq!(lost_files(&bed.node_a.dir).len(), 1);
+    bed.a.start();
+    bed.until_agreed("b", &["a", "b"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_master_comes_back_by_itself_and_keeps_what_only_it_had() {
+    let mut bed = with_a_tail(&[]).await;
+    bed.a.start();
+    bed.until_agreed("b", &["a", "b"]).await;
+    bed.a.until_event("returned: ").await;
+    let lost = lost_files(&bed.node_a.dir);
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    let events = bed.a.events();
+    let told = |event: &String| event.starts_with("returned: ") && event.contains(lost[0].to_str().unwrap());
+    assert!(events.iter().any(told) && !events.iter().any(|event| event.starts_with("server_ended: ")), "{events:?}");
+    assert_same(&bed.node_b, &bed.node_a).await;
+    // It is a standby like any other: it may be master again.
+    assert!(succeeds(&["promote", "--at", &bed.node_a.at()]).contains("promoted: epoch "));
+    assert_eq!(asked_with(&bed.node_a, LOCAL, "select count(*) from t").await, "1");
+    bed.until_agreed("a", &["a", "b"]).await;
+}
+
+/// A master that is deposed while it runs, as by a switchover: its process stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_master_that_is_deposed_comes_back_by_itself() {
+    let bed = Bed::start().await;
+    let server = bed.a.until_running().await;
+    asked(&bed.node_a, "create table if not exists t(id int primary key); insert into t values (1)").await;
+    succeeds(&["promote", "--at", &bed.node_b.at()]);
+    bed.until_agreed("b", &["a", "b"]).await;
+    bed.a.until_event("returned: ").await;
+    assert_eq!(bed.a.until_running().await, server, "it has not been started again");
+    assert!(lost_files(&bed.node_a.dir).is_empty());
+    assert_same(&bed.node_b, &bed.node_a).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_have_been_acknowledged_is_never_cut_by_itself() {
+    let mut bed = with_a_tail(&[]).await;
+    std::fs::write(bed.node_a.dir.join("acknowledged"), "2 999999999999\n").unwrap();
+    bed.a.start();
+    until_a_is_refused(&bed, "may have been acknowledged").await;
+    rejoin_by_hand(&mut bed).await;
+    assert!(!bed.node_a.dir.join("acknowledged").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_accepted_divergence_an_operator_decides() {
+    let mut bed = with_a_tail(&["--accept-divergence"]).await;
+    bed.a.start();
+    until_a_is_refused(&bed, "the loss of commits accepted").await;
+    rejoin_by_hand(&mut bed).await;
+}
+
+/// `kill -9` after the directory was marked as a standby's, and before its end was cut off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_return_that_was_cut_short_continues() {
+    let mut bed = with_a_tail(&[]).await;
+    let from = bed.node_b.at();
+    std::fs::write(bed.node_a.dir.join("rejoin_under_way"), &from).unwrap();
+    std::fs::write(bed.node_a.dir.join("standby.toml"), format!("from = \"{from}\"\nname = \"a\"\n")).unwrap();
+    bed.a.start();
+    bed.until_agreed("b", &["a", "b"]).await;
+    assert_eq!(lost_files(&bed.node_a.dir).len(), 1);
+    assert!(!bed.node_a.dir.join("rejoin_under_way").exists());
+    assert_same(&bed.node_b, &bed.node_a).await;
+}

@@ -265,9 +265,9 @@ impl ControlPlane for Client {
         self.ask_for_nothing(Ask::TellPositions { epoch: epoch.0 })
     }
 
-    fn report(&self, kind: &str, text: &str) {
+    fn returned(&self, is_done: bool, text: &str) {
         let (reply, _) = oneshot::channel();
-        let ask = Ask::Report { kind: kind.to_owned(), text: text.to_owned() };
+        let ask = Ask::Returned { is_done, text: text.to_owned() };
         // An error means that the process ends; the log has it.
         drop(self.jobs.send(Job { ask, reply }));
     }

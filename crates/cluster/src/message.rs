@@ -104,9 +104,9 @@ pub enum Ask {
     TellPositions {
         epoch: u32,
     },
-    /// An event of the server, for the supervisor's list.
-    Report {
-        kind: String,
+    /// The node has returned as a standby by itself, or needs an operator for that.
+    Returned {
+        is_done: bool,
         text: String,
     },
     Status,

@@ -121,8 +121,9 @@ pub trait ControlPlane: Send + Sync {
     /// Tells the group where the trail that was set ends, as the master of `epoch`; before its first answer.
     fn tell_positions(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>>;
 
-    /// Something has happened that is to be among this node's events, where it has a supervisor that keeps them.
-    fn report(&self, _kind: &str, _text: &str) {}
+    /// This node has returned as a standby by itself, or needs an operator for that: for the events of its supervisor, if it has
+    /// one.
+    fn returned(&self, _is_done: bool, _text: &str) {}
 
     /// The trail that is open on this node, while one is: others ask where it ends when one of them is to be promoted out of
     /// a quorum, and it is compared when that is this node.

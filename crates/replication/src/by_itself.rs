@@ -20,9 +20,9 @@
 
 use crate::acknowledged::{self, Acknowledged};
 use crate::base_copy::CopyTo;
+use crate::control::Terms;
 use crate::rejoin::{Found, RejoinError, Rejoined, rejoin_if};
 use crate::settings::SettingsFile;
-use holdfast_control::Record;
 use holdfast_seams::{Disk, RealDisk, replace};
 use holdfast_standby::base_copy::Progress;
 use holdfast_standby::message::Answer;
@@ -33,21 +33,6 @@ use std::path::Path;
 
 /// The file's name.
 const UNDER_WAY: &str = "rejoin_under_way";
-
-/// What the group's record says of the master to follow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Terms {
-    /// The epoch in which it became master in place of another node.
-    pub master_since: Epoch,
-    /// The newest epoch whose master was promoted although commits might be lost.
-    pub accepted: Epoch,
-}
-
-impl Terms {
-    pub fn of(record: &Record) -> Terms {
-        Terms { master_since: record.master_since, accepted: record.accepted }
-    }
-}
 
 /// Why an operator has to decide.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -20,7 +20,7 @@
 mod returning;
 mod takeover;
 
-pub use returning::ServingMaster;
+pub use returning::{ServingMaster, Terms};
 
 use crate::certificates::{Certificates, secure_members};
 use crate::link_address::seen_from_here;

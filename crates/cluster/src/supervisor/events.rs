@@ -24,6 +24,8 @@ pub enum Kind {
     NotReleased,
     Resumed,
     NotResumed,
+    Returned,
+    NotReturned,
     Refused,
     Scheduling,
     Pages,
@@ -33,7 +35,7 @@ pub enum Kind {
 impl Kind {
     /// All kinds, in the order of the table.
     #[cfg(test)]
-    const ALL: [Kind; 17] = [
+    const ALL: [Kind; 19] = [
         Kind::Started,
         Kind::Stopping,
         Kind::ServerStarted,
@@ -47,6 +49,8 @@ impl Kind {
         Kind::NotReleased,
         Kind::Resumed,
         Kind::NotResumed,
+        Kind::Returned,
+        Kind::NotReturned,
         Kind::Refused,
         Kind::Scheduling,
         Kind::Pages,
@@ -69,6 +73,8 @@ impl Kind {
             Kind::NotReleased => "not_released",
             Kind::Resumed => "resumed",
             Kind::NotResumed => "not_resumed",
+            Kind::Returned => "returned",
+            Kind::NotReturned => "not_returned",
             Kind::Refused => "refused",
             Kind::Scheduling => "scheduling",
             Kind::Pages => "pages",

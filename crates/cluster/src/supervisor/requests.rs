@@ -271,8 +271,11 @@ impl Supervisor {
                 Ok(Done::Nothing)
             }
             Ask::TellPositions { epoch } => control.tell_positions(Epoch(epoch)).await.map(nothing),
-            Ask::Report { kind, text } => {
-                self.events.add(&kind, text);
+            Ask::Returned { is_done, text } => {
+                match is_done {
+                    true => self.events.add(Kind::Returned, text),
+                    false => self.events.warn(Kind::NotReturned, text),
+                }
                 Ok(Done::Nothing)
             }
             // Answered before.

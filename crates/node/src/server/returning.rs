@@ -52,8 +52,7 @@ pub(super) async fn come_back(control: Arc<Control>, dir: PathBuf, name: String)
                 }
             }
             Ok(Err(error)) => {
-                control
-                    .report("not_returned", &format!("{name} does not return to {} by itself: {error}", master.node));
+                control.returned(false, &format!("{name} does not return to {} by itself: {error}", master.node));
                 return Returned::Failed(error);
             }
             Err(panicked) => tracing::error!("the return to {} has failed: {panicked}", master.node),
@@ -92,5 +91,5 @@ fn tell(control: &Control, master: &ServingMaster, dir: &Path, rejoined: &Rejoin
         Some(_) => tracing::warn!("{text}"),
         None => tracing::info!("{text}"),
     }
-    control.report("returned", &text);
+    control.returned(true, &text);
 }

@@ -1,9 +1,23 @@
 //! The master to which a server returns by itself, where a supervisor runs the server: no operator has to do that.
 
 use super::{Control, RETRY};
-use crate::by_itself::Terms;
 use holdfast_control::{Mastership, NodeId, Record};
 use holdfast_types::Epoch;
+
+/// What the group's record says of the master to follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// The epoch in which it became master in place of another node.
+    pub master_since: Epoch,
+    /// The newest epoch whose master was promoted although commits might be lost.
+    pub accepted: Epoch,
+}
+
+impl Terms {
+    fn of(record: &Record) -> Terms {
+        Terms { master_since: record.master_since, accepted: record.accepted }
+    }
+}
 
 /// A master that serves, and what an unattended return to it has to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,9 +76,9 @@ impl Control {
         }
     }
 
-    /// Reports something that has happened to this node's supervisor, for its events.
-    pub fn report(&self, kind: &str, text: &str) {
-        self.handle.report(kind, text);
+    /// Reports the return, or why there is none, to this node's supervisor, for its events.
+    pub fn returned(&self, is_done: bool, text: &str) {
+        self.handle.returned(is_done, text);
     }
 }
 

@@ -77,12 +77,13 @@ pub fn catch_up(engine: &Arc<EngineState>, registry: &Registry, from: Lsn) -> Re
     })
 }
 
-/// A new volume's file has the same size everywhere, if there is nothing in it.
+/// A new volume's file has the same size everywhere, if there is nothing in it, and an import is larger. The own file of a former
+/// master may be larger than new as well: its first checkpoint makes room before it writes, and may have been cut short then.
 pub fn compare(engine: &Arc<EngineState>, masters: &Checkpoint) -> Result<(), OpenError> {
     let local = engine.checkpoint_file.lock();
     let own = local.as_ref().and_then(|local| local.volumes.get(&masters.volume)).map(|v| v.checkpoint);
     let new = own.filter(|own| own.number == 0 && masters.number == 0);
-    if new.is_none_or(|own| own.file_size_bytes == masters.file_size_bytes) {
+    if new.is_none_or(|own| own.file_size_bytes >= masters.file_size_bytes) {
         return Ok(());
     }
     let name = engine.catalog.lock().manifest.databases.iter().find(|e| e.volume() == masters.volume).cloned();

@@ -79,7 +79,7 @@ pub struct Machinery {
     pub clock: Arc<dyn LeaseClock>,
     /// Random numbers that differ between nodes and starts.
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Who is named as the successor of a master that is silent; `None`: nobody is named without a command.
+    /// The node that is named as the successor of a silent master; `None`: no node is named without a command.
     pub successors: Option<Successors>,
     /// Called with the reason when the member can take part no more, once, on its thread. What was being written may or
     /// may not be on the disk, and only a new start reads that: the process has to end.

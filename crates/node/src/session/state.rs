@@ -126,7 +126,7 @@ impl Block {
     /// Whether even a reading statement runs as the writer. Otherwise a transaction reads its snapshot until it first writes,
     /// and fails then if the database has changed since: what it has read is what the exclusive writer sees. That comparison is
     /// made for one database; a SERIALIZABLE transaction over several is the writer of each from its first statement there.
-    /// `again`: the session's last SERIALIZABLE transaction failed by that comparison. It must not fail for ever on a busy
+    /// `again`: the session's last SERIALIZABLE transaction failed by that comparison. It must not fail again and again on a busy
     /// database.
     pub fn writes_from_the_start(&self, again: bool) -> bool {
         self.may_write_serializable() && (again || !self.parked.is_empty())

@@ -1,4 +1,4 @@
-//! `holdfast cluster demo` loses its master and no acknowledged row; the demo promotes nobody.
+//! `holdfast cluster demo` loses its master and no acknowledged row; the cluster promotes the standby, not the demo.
 
 use crate::node::succeeds;
 

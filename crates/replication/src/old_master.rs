@@ -7,13 +7,16 @@
 //! |---|---|
 //! | no answer, another program, another trail | nothing, asked again |
 //! | a master of the same trail with the old master's name, or in an older epoch | it is asked again in a newer epoch and is deposed by that: it acknowledges nothing from then on. Both servers warn, in their logs and their status |
+//! | a master of the same trail that has followed this server since its promotion | this server warns: that one was promoted later, and watches this one in turn |
 //! | another master of the same trail | this server warns: a later master may have the address by now |
 //! | this server itself, at an address that moved | nothing |
 //! | a standby of the same trail with the old master's name | it was brought back: the watch ends |
 //! | another standby of the same trail | nothing, asked again |
 //!
 //! Epochs alone do not order the two, because each restart raises the epoch as a promotion does. What counts is the promotion:
-//! the operator has vouched that the old master is stopped, or has accepted that what only it has is lost.
+//! the operator has vouched that the old master is stopped, or has accepted that what only it has is lost. Which promotion was
+//! the later one stands in the masterships that each server has met ([`holdfast_standby::mastership`]): a server that hung while
+//! the master before it came back and took its place again still looks for that one as its old master when it continues.
 //!
 //! Address and name, a line each, are in the file `old_master` until then, so that the watch survives restarts.
 //!
@@ -23,12 +26,13 @@
 use crate::certificates::Certificates;
 use crate::dialer::Dialer;
 use crate::identity::identity;
+use crate::masterships::Masterships;
 use crate::notify::Notify;
 use crate::replaced::Replaced;
 use holdfast_engine::Engine;
 use holdfast_standby::link::greet;
 use holdfast_standby::message::{Message, Stop, Wants, Welcome};
-use holdfast_standby::{Connect, Identity, LinkError, LinkOptions, Reason};
+use holdfast_standby::{Connect, Identity, LinkError, LinkOptions, Mastership, Reason};
 use holdfast_types::Epoch;
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -69,6 +73,7 @@ pub struct OldMasterWatch {
     /// This server's name.
     pub name: String,
     pub engine: Engine,
+    pub masterships: Arc<Masterships>,
     pub certificates: Option<Certificates>,
     pub options: LinkOptions,
     pub notify: Notify,
@@ -136,6 +141,7 @@ impl OldMasterWatch {
             _ if welcome.name == self.name => Found::Nothing,
             Some(_) if is_replaced => Found::Standby,
             Some(_) => Found::Nothing,
+            None if is_later(&welcome.masterships, &self.masterships.list()) => Found::Master { deposed: false },
             None if is_replaced || welcome.identity.epoch < own.epoch => {
                 // Restarts have raised its epoch.
                 let newer = Epoch(welcome.identity.epoch.0.saturating_add(1)).max(own.epoch);
@@ -160,6 +166,38 @@ impl OldMasterWatch {
     }
 }
 
+/// Whether the other server has followed this one since its promotion: it knows one of this server's masterships that come
+/// before those of any other node. `own`: the latest first, so these are this server's.
+fn is_later(other: &[Mastership], own: &[Mastership]) -> bool {
+    let mut since_promotion = own.iter().take_while(|one| one.node == own[0].node);
+    since_promotion.any(|one| other.contains(one))
+}
+
 fn is_deposed(error: &LinkError) -> bool {
     matches!(error, LinkError::Refused(refusal) if refusal.reason == Reason::Deposed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(marks: &[(&str, u64)]) -> Vec<Mastership> {
+        marks.iter().map(|(node, mark)| Mastership { node: (*node).to_owned(), mark: *mark, accepted: false }).collect()
+    }
+
+    #[test]
+    fn the_server_that_has_met_the_other_was_promoted_later() {
+        // b was promoted after a, and started twice since.
+        let own = list(&[("b", 4), ("b", 3), ("a", 2), ("b", 1)]);
+        // a runs on, or was started again, or was put back.
+        assert!(!is_later(&list(&[("a", 2), ("b", 1)]), &own));
+        assert!(!is_later(&list(&[("a", 5), ("a", 2), ("b", 1)]), &own));
+        assert!(!is_later(&list(&[("b", 1)]), &own));
+        assert!(!is_later(&[], &own));
+        // a followed b, and was promoted: whichever of b's starts it has met.
+        assert!(is_later(&list(&[("a", 5), ("b", 4), ("b", 3), ("a", 2)]), &own));
+        assert!(is_later(&list(&[("a", 6), ("a", 5), ("b", 3), ("a", 2)]), &own));
+        assert!(is_later(&list(&[("c", 7), ("a", 6), ("b", 3)]), &own));
+        assert!(!is_later(&list(&[("a", 2)]), &[]));
+    }
 }

@@ -252,6 +252,7 @@ impl Opening<'_> {
             replaced,
             name: name.clone(),
             engine: engine.clone(),
+            masterships: links.service.masterships.clone(),
             certificates: certificates.clone(),
             options: link_options(config),
             notify: links.notify.clone(),

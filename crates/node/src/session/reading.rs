@@ -105,14 +105,15 @@ impl NodeSession {
         let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(CHUNKS_MAX);
         let mut reply = client.lend_reply();
         reply.set_stream(Some(Box::new(move |full| send_chunk(&sender, full))));
-        let work = tokio::task::spawn_blocking(move || {
-            let done = work(&mut reply);
-            // Closes the channel, which ends the loop below.
-            reply.set_stream(None);
-            (reply, done)
-        });
         let timeout = self.settings.timeouts().statement;
+        // The thread begins when a cancel finds the target: also one that the statement itself asks for.
         let forward = async {
+            let work = tokio::task::spawn_blocking(move || {
+                let done = work(&mut reply);
+                // Closes the channel, which ends the loop below.
+                reply.set_stream(None);
+                (reply, done)
+            });
             while let Some(chunk) = chunks.recv().await {
                 if client.send(&chunk).await.is_err() {
                     // The work finds the channel closed, and ends.
@@ -150,10 +151,14 @@ impl NodeSession {
             sink.reset();
         }
         let target = Target::Reader(reader.interrupt_handle());
-        let scan = tokio::task::spawn_blocking(move || {
-            let ran = reader.run(0, &step, &mut sink);
-            (reader, ran.map(|()| sink))
-        });
+        // Spawned when it is awaited, as above.
+        let scan = async {
+            let scan = tokio::task::spawn_blocking(move || {
+                let ran = reader.run(0, &step, &mut sink);
+                (reader, ran.map(|()| sink))
+            });
+            scan.await
+        };
         let timeout = self.settings.timeouts().statement;
         match self.canceller.during(target, timeout, scan).await {
             (Ok((reader, ran)), timed_out) => (Some(reader), ran.map_err(|e| with_reason(e, timed_out))),

@@ -379,3 +379,28 @@ async fn an_old_master_that_is_started_again_acknowledges_nothing_and_both_warn(
     assert!(!pair.b.status().contains("RUNS as a master"));
     assert_same(&pair.b, &pair.a).await;
 }
+
+/// A master that hung before it saw the one before it come back still looks for that one when it continues, and that one is master
+/// again by then.
+#[tokio::test]
+async fn a_master_that_was_replaced_by_the_one_before_it_does_not_depose_that_one() {
+    let mut pair = Pair::start("").await;
+    run(&pair.a.connect().await, "create table t(x int); insert into t values (1)").await;
+    pair.until_equal().await;
+    pair.a.kill();
+    promote(&pair);
+    let watched = std::fs::read(pair.b.dir.join("old_master")).unwrap();
+    rejoin(&mut pair).await;
+    until("the watch has ended", async || !pair.b.dir.join("old_master").exists()).await;
+    assert!(pair.b.stop().success());
+    succeeds(&["promote", "--at", &pair.a.at()]);
+    // As it was before b had looked again.
+    std::fs::write(pair.b.dir.join("old_master"), watched).unwrap();
+    pair.b.start();
+    until("b has found a, and a has found b", async || {
+        pair.b.log().contains("RUNS as a master") && pair.b.status_word("role") == "deposed"
+    })
+    .await;
+    assert_eq!(pair.a.status_word("role"), "master");
+    run(&pair.a.connect().await, "set holdfast.level = 'local'; insert into t values (2)").await;
+}

@@ -11,46 +11,81 @@ use std::time::Duration;
 
 const ROWS: u64 = 24_000;
 
-/// Passes connections on to a server. Each one is cut after a number of bytes from the server.
+/// How many bytes from the server a [`Cutter`] passes on.
+enum Allowed {
+    /// With each connection.
+    Each(u64),
+    /// With all connections together: later ones end at once.
+    Together(AtomicU64),
+}
+
+/// Passes connections on to a server, and cuts them.
 struct Cutter {
     at: String,
     /// Bytes from the server that were passed on, over all connections.
     sent: Arc<AtomicU64>,
+    /// Connections that ended at once.
+    refused: Arc<AtomicU64>,
 }
 
 impl Cutter {
-    fn start(to: String, cut_after: u64) -> Cutter {
+    fn start(to: String, allowed: Allowed) -> Cutter {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap().to_string();
-        let sent = Arc::new(AtomicU64::new(0));
-        let count = sent.clone();
+        let (sent, refused) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+        let (count, ended, allowed) = (sent.clone(), refused.clone(), Arc::new(allowed));
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
+                if matches!(&*allowed, Allowed::Together(rest) if rest.load(Ordering::Relaxed) == 0) {
+                    ended.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
                 let Ok(server) = TcpStream::connect(&to) else { continue };
                 let (from, into) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                std::thread::spawn(move || pass(from, into, u64::MAX, &AtomicU64::new(0)));
-                let count = count.clone();
-                std::thread::spawn(move || pass(server, client, cut_after, &count));
+                std::thread::spawn(move || pass(from, into, |_| true));
+                let (count, allowed) = (count.clone(), allowed.clone());
+                let mut passed = 0;
+                let counted = move |bytes: u64| {
+                    passed += bytes;
+                    let may_pass = match &*allowed {
+                        Allowed::Each(bytes_max) => passed <= *bytes_max,
+                        Allowed::Together(rest) => {
+                            let left = rest.load(Ordering::Relaxed).checked_sub(bytes);
+                            rest.store(left.unwrap_or(0), Ordering::Relaxed);
+                            left.is_some()
+                        }
+                    };
+                    count.fetch_add(if may_pass { bytes } else { 0 }, Ordering::Relaxed);
+                    may_pass
+                };
+                std::thread::spawn(move || pass(server, client, counted));
             }
         });
-        Cutter { at, sent }
+        Cutter { at, sent, refused }
     }
 
     fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
+
+    /// Waits until the command is refused: it has what was passed on before, and looks for the rest.
+    async fn until_refused(&self) {
+        let mut patience = Patience::new();
+        while self.refused.load(Ordering::Relaxed) == 0 {
+            patience.sees(self.sent().to_string());
+            patience.look("a part is copied");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
 }
 
-/// Passes at most `bytes_max` bytes on, then both connections end.
-fn pass(mut from: TcpStream, mut to: TcpStream, bytes_max: u64, count: &AtomicU64) {
-    let (mut buffer, mut passed) = ([0; 64 << 10], 0);
-    while passed < bytes_max
-        && let Ok(n @ 1..) = from.read(&mut buffer)
+/// Passes bytes on as long as `may_pass` allows their number, then both connections end.
+fn pass(mut from: TcpStream, mut to: TcpStream, mut may_pass: impl FnMut(u64) -> bool) {
+    let mut buffer = [0; 64 << 10];
+    while let Ok(n @ 1..) = from.read(&mut buffer)
+        && may_pass(n as u64)
         && to.write_all(&buffer[..n]).is_ok()
-    {
-        passed += n as u64;
-        count.fetch_add(n as u64, Ordering::Relaxed);
-    }
+    {}
     // The other side may have ended the connection.
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
@@ -117,7 +152,7 @@ async fn a_copy_ends_over_a_link_that_breaks_while_clients_write() {
         n
     });
     // Room for a chunk or more in each link, with the answers to what was there already.
-    let cutter = Cutter::start(pair.a.at(), 4 << 20);
+    let cutter = Cutter::start(pair.a.at(), Allowed::Each(4 << 20));
     let size = size(&pair);
     let said = until_it_ends(create(&pair, &cutter.at), &cutter, size * 2).await;
     stop.store(true, Ordering::Relaxed);
@@ -135,18 +170,15 @@ async fn a_copy_ends_over_a_link_that_breaks_while_clients_write() {
 async fn a_copy_that_was_killed_is_continued_from_another_state() {
     let mut pair = filled().await;
     let size = size(&pair);
-    // A link that ends by itself: no page is on the way when the command is killed.
-    let cutter = Cutter::start(pair.a.at(), size * 2 / 5);
+    let mut sent = 0;
     for round in 1..=2 {
+        // The link ends by itself: no page is on the way when the command is killed.
+        let cutter = Cutter::start(pair.a.at(), Allowed::Together(AtomicU64::new(size * 2 / 5)));
         let mut create = create(&pair, &cutter.at);
-        let mut patience = Patience::new();
-        while cutter.sent() < round * size * 2 / 5 {
-            patience.sees(cutter.sent().to_string());
-            patience.look("a part is copied");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        cutter.until_refused().await;
         create.kill().unwrap();
         create.wait().unwrap();
+        sent += cutter.sent();
         let client = pair.a.connect().await;
         for id in 0..5 {
             run(&client, &format!("update t set v = '{round}' || substr(v, 8) where id = {id}")).await;
@@ -155,9 +187,9 @@ async fn a_copy_that_was_killed_is_continued_from_another_state() {
         assert!(pair.a.stop().success());
         pair.a.start();
     }
-    let whole = Cutter::start(pair.a.at(), u64::MAX);
+    let whole = Cutter::start(pair.a.at(), Allowed::Each(u64::MAX));
     until_it_ends(create(&pair, &whole.at), &whole, size * 2).await;
-    let sent = cutter.sent() + whole.sent();
+    sent += whole.sent();
     eprintln!("{sent} of {size} bytes sent");
     assert!(sent < size * 3 / 2, "{sent} of {size} bytes sent: what was there was sent again");
     pair.b.start();

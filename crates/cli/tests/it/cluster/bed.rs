@@ -1,6 +1,7 @@
 //! The nodes `a`, `b` and the witness `w`, each run by `holdfast cluster run`.
 
-use crate::node::{Node, succeeds, until, until_followed, until_settled};
+use crate::node::{LOCAL, Node, succeeds, until, until_followed, until_settled};
+use crate::server::last_cell;
 use holdfast_cluster::page::{Progress, lease_pages};
 use holdfast_cluster::process::{Identity, Process};
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,6 +10,22 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use tempfile::TempDir;
+use tokio_postgres::NoTls;
+
+/// The answer of a server that may be about to change its role, which ends its sessions; `None`: it gives none now.
+pub async fn answer(node: &Node, sql: &str) -> Option<String> {
+    let config = format!("host=127.0.0.1 port={} {LOCAL}", node.port);
+    let (client, connection) = tokio_postgres::connect(&config, NoTls).await.ok()?;
+    tokio::spawn(connection);
+    client.simple_query(sql).await.ok().map(last_cell)
+}
+
+/// Waits until the server answers as a standby, or as the master.
+pub async fn until_in_recovery(node: &Node, expected: bool) {
+    let expected = Some(if expected { "t" } else { "f" });
+    let asks = async || answer(node, "select pg_is_in_recovery()").await.as_deref() == expected;
+    until(&format!("{} has changed its role", node.name), asks).await;
+}
 
 /// A node's supervisor, and its server's process.
 pub struct Supervised {

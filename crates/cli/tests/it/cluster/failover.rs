@@ -1,7 +1,7 @@
 //! The master is lost and its standby takes over without a command: nothing acknowledged is missing, and the old master serves no
 //! longer.
 
-use super::bed::Bed;
+use super::bed::{Bed, until_in_recovery};
 use crate::control::trio::LOCAL;
 use crate::node::{asked, asked_with, insert_until_it_is_gone, one, succeeds, until};
 use rustix::process::Signal;
@@ -13,12 +13,14 @@ enum Fault {
     Frozen,
 }
 
+/// The record says so, and b has changed its role.
 async fn until_b_serves(bed: &Bed) {
     until("b is the master", async || {
         let record = &bed.w.status()["record"];
         record["master"] == "b" && record["serving"] == true
     })
     .await;
+    until_in_recovery(&bed.node_b, false).await;
 }
 
 /// Clients write, the fault happens, and every acknowledged row is on b.
@@ -76,6 +78,7 @@ async fn the_standby_of_a_node_that_is_killed_takes_over() {
         record["master"] == "a" && record["serving"] == true
     })
     .await;
+    until_in_recovery(&bed.node_a, false).await;
     assert_eq!(asked_with(&bed.node_a, LOCAL, "select count(*) from t where id = -1").await, "1");
 }
 
@@ -84,7 +87,7 @@ async fn the_standby_of_a_node_that_is_frozen_takes_over() {
     let bed = takes_over(Fault::Frozen).await;
     until("a learns that it was deposed", async || bed.a.log().contains("a was deposed in epoch")).await;
     // It serves no longer as the master, and returns by itself.
-    until("a is a standby", async || asked(&bed.node_a, "select pg_is_in_recovery()").await == "t").await;
+    until_in_recovery(&bed.node_a, true).await;
     bed.until_agreed("b", &["a", "b"]).await;
     let committed_since = "select count(*) from t where id = -1";
     until("a has what b has committed since", async || asked(&bed.node_a, committed_since).await == "1").await;

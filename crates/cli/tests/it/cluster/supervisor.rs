@@ -1,6 +1,6 @@
 //! The supervisor and its server are two processes: each may die or stop, and clients see as little of it as possible.
 
-use super::bed::Bed;
+use super::bed::{Bed, until_in_recovery};
 use crate::control::trio::{LOCAL, answers_reads};
 use crate::node::{Node, asked, asked_with, one, refuses, succeeds, until};
 use holdfast_cluster::page::{GrantorPage, ProgressPage};
@@ -186,6 +186,7 @@ async fn the_group_works_as_one_without_supervisors_does() {
     assert!(bed.a.stop().success());
     assert!(bed.a.server().is_none());
     bed.until_agreed("b", &["b"]).await;
+    until_in_recovery(&bed.node_b, false).await;
     assert_eq!(asked_with(&bed.node_b, LOCAL, "select count(*) from t").await, "1");
     // The old master learns of it, and returns as a standby.
     bed.a.start();

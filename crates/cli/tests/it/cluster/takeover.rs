@@ -1,8 +1,7 @@
 //! The server that the record names becomes the master without a command, and a server that starts does not go before it.
 
-use super::bed::Bed;
-use crate::control::trio::LOCAL;
-use crate::node::{asked, asked_with, until};
+use super::bed::{Bed, answer};
+use crate::node::{asked, until};
 use rustix::process::Signal;
 use std::process::{Child, Command, Stdio};
 
@@ -19,7 +18,8 @@ async fn name_b(bed: &Bed) -> Child {
 /// The record may show b as serving for the server that was killed while its promotion was under way: b itself is asked.
 async fn until_it_serves_the_row(bed: &Bed) {
     let as_master = "select count(*) from t where not pg_is_in_recovery()";
-    until("b serves a's row as the master", async || asked_with(&bed.node_b, LOCAL, as_master).await == "1").await;
+    until("b serves a's row as the master", async || answer(&bed.node_b, as_master).await.as_deref() == Some("1"))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,11 +3,13 @@
 //! ```text
 //! 7 67190784
 //! ```
-//! That is the epoch and the LSN. It is replaced twice a second while it grows, and when the role ends. A server that returns by
-//! itself keeps everything below it ([`crate::by_itself`]).
+//! That is the epoch and the LSN. It is written when a master opens, before it serves, with the end of its trail: the masters
+//! before it may have acknowledged that. It is replaced twice a second while it grows, and when the role ends. A server that
+//! returns by itself keeps everything below it ([`crate::by_itself`]).
 //!
-//! Failure: a file that cannot be read or has another form refuses an unattended return. One that cannot be written is reported;
-//! the one before stays, which may be lower.
+//! Failure: a file that cannot be read, has another form or is of an older epoch than the end of the trail refuses an unattended
+//! return. One that cannot be written when a master opens does not let it serve; later that is reported, and the one before
+//! stays, which may be lower.
 
 use holdfast_engine::Engine;
 use holdfast_seams::{RealDisk, replace};
@@ -45,22 +47,28 @@ impl Acknowledged {
         })
     }
 
+    /// Writes the first mark of a master's epoch.
+    pub fn begin(engine: &Engine, dir: &Path) -> io::Result<()> {
+        let trail = engine.trail();
+        Acknowledged { epoch: trail.epoch(), lsn: trail.durable() }.write(dir)
+    }
+
     fn write(self, dir: &Path) -> io::Result<()> {
         let text = format!("{} {}\n", self.epoch, self.lsn.0);
         replace(&RealDisk::new(), &dir.join(NAME), text.as_bytes()).map_err(io::Error::from)
     }
 }
 
-/// Keeps the file of a master until `stop`.
+/// Keeps the file of a master, which has begun, until `stop`.
 pub async fn keep_acknowledged(engine: Engine, dir: PathBuf, mut stop: watch::Receiver<bool>) {
-    let mut written = None;
+    let (began, mut written) = (Acknowledged::read(&dir).ok().flatten().map_or(Lsn(0), |mark| mark.lsn), None);
     loop {
         let is_over = tokio::select! {
             () = tokio::time::sleep(WRITE_EVERY) => false,
             _ = stop.wait_for(|stop| *stop) => true,
         };
         let now = Acknowledged { epoch: engine.trail().epoch(), lsn: engine.reached_hot() };
-        if now.lsn > Lsn(0) && written != Some(now) {
+        if now.lsn > began && written != Some(now) {
             let dir = dir.clone();
             match tokio::task::spawn_blocking(move || now.write(&dir)).await {
                 Ok(Ok(())) => written = Some(now),

@@ -5,6 +5,7 @@
 //! | has it | | it is followed from there |
 //! | no longer keeps the part to compare with, or has nothing in common | | refused: nothing is wiped by itself |
 //! | has another history from C on | commits behind C may have been acknowledged here above level local | refused |
+//! | has another history from C on | up to where was not recorded in the epoch in which this trail's end was written | refused |
 //! | has another history from C on | this trail's end was written in an epoch in which that master was master already | refused: it has lost what it had |
 //! | has another history from C on | a later promotion accepted that commits are lost | refused: an operator decides whose commits count |
 //! | has another history from C on | otherwise | what is behind C is saved as SQL, then cut off |
@@ -54,6 +55,12 @@ pub enum NotByItself {
     )]
     Acknowledged { common: Lsn, acknowledged: Lsn },
     #[error(
+        "the new master lacks commits of this server from LSN {common} on, and it is not known which of epoch {end} were acknowledged: \
+         the file acknowledged has no mark of that epoch. Compare the two servers; if those of the master count, bring this one back \
+         with: holdfast rejoin"
+    )]
+    Unmarked { common: Lsn, end: Epoch },
+    #[error(
         "this server's trail ends in epoch {end}, in which the master was master already, and the master lacks that end from LSN \
          {common} on: the master's directory was put back from an older copy. Compare the two servers, and promote the one whose \
          commits count"
@@ -82,6 +89,9 @@ fn may_return(
     };
     if let Some(beyond) = acknowledged.filter(|acknowledged| acknowledged.lsn > common) {
         return Err(NotByItself::Acknowledged { common, acknowledged: beyond.lsn });
+    }
+    if acknowledged.is_none_or(|acknowledged| acknowledged.epoch < end_epoch) {
+        return Err(NotByItself::Unmarked { common, end: end_epoch });
     }
     if end_epoch >= terms.master_since {
         return Err(NotByItself::RolledBack { common, end: end_epoch });
@@ -147,7 +157,11 @@ mod tests {
         assert_eq!(may(copied(Answer::Yes), 5, None, terms), Ok(()));
         // What the standby had confirmed is there.
         assert_eq!(may(forked, 5, acknowledged(100), terms), Ok(()));
-        assert_eq!(may(forked, 5, None, terms), Ok(()), "no commit was acknowledged above local");
+        // A mark is written before a master serves: without one of its last epoch nothing is known.
+        for mark in [None, Some(Acknowledged { epoch: Epoch(4), lsn: Lsn(90) })] {
+            let refused = may(forked, 5, mark, terms).unwrap_err();
+            assert_eq!(refused, NotByItself::Unmarked { common: Lsn(100), end: Epoch(5) });
+        }
         // Each condition.
         assert_eq!(may(Finding::Gone, 5, None, terms), Err(NotByItself::Gone));
         assert_eq!(may(copied(Answer::Gone), 5, None, terms), Err(NotByItself::Gone));
@@ -156,7 +170,8 @@ mod tests {
         let refused = may(forked, 5, acknowledged(101), terms).unwrap_err();
         assert_eq!(refused, NotByItself::Acknowledged { common: Lsn(100), acknowledged: Lsn(101) });
         for end in [6, 7] {
-            let refused = may(forked, end, acknowledged(100), terms).unwrap_err();
+            let mark = Some(Acknowledged { epoch: Epoch(end), lsn: Lsn(100) });
+            let refused = may(forked, end, mark, terms).unwrap_err();
             assert_eq!(refused, NotByItself::RolledBack { common: Lsn(100), end: Epoch(end) });
         }
         let accepted = Terms { accepted: Epoch(6), ..terms };

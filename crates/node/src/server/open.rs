@@ -16,9 +16,9 @@ use holdfast_archive::{History, Store};
 use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
-    ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies, Masterships,
-    NodeService, Notify, OldMaster, OldMasterWatch, Promoting, Promotion, Replaced, ReplicationStatus, RoleEvent,
-    StandbyFile, TrailComparison, follow_master, follow_record, notify_standby_dropped, promote_when_named,
+    Acknowledged, ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies,
+    Masterships, NodeService, Notify, OldMaster, OldMasterWatch, Promoting, Promotion, Replaced, ReplicationStatus,
+    RoleEvent, StandbyFile, TrailComparison, follow_master, follow_record, notify_standby_dropped, promote_when_named,
 };
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
@@ -86,6 +86,9 @@ impl Opening<'_> {
         if let (Some(control), Some(epoch)) = (control, self.epoch) {
             // Its readers see all of its trail from now on. Standbys that have all of it are added to the set again at once.
             self.links.block_on(control.shrink_to_this(epoch)).map_err(ControlSetupError::from)?;
+        }
+        if is_master && control.is_some() {
+            Acknowledged::begin(&engine, dir)?;
         }
         *views.slot.write() = Some(engine.clone());
         let notify = Notify::new(config.notify_command.clone());

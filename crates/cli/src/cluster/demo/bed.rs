@@ -168,22 +168,6 @@ impl Bed {
         }
         Ok(())
     }
-
-    /// Runs `holdfast ARGUMENTS`, with the node's log for what it says.
-    pub fn run(&self, node: usize, arguments: &[&str]) -> anyhow::Result<()> {
-        let mut command = self.command();
-        let status = command.args(arguments).stdout(Stdio::null()).stderr(self.log(NAMES[node])?).status()?;
-        if !status.success() {
-            let log = self.dir.join(format!("{}.log", NAMES[node]));
-            bail!("holdfast {} failed with {status}; see {}", arguments.join(" "), log.display());
-        }
-        Ok(())
-    }
-
-    /// The data directory of a node.
-    pub fn data(&self, node: usize) -> String {
-        self.dir.join(NAMES[node]).display().to_string()
-    }
 }
 
 fn server(runtime: &Path) -> Option<Process> {

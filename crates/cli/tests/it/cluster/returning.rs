@@ -94,6 +94,20 @@ async fn what_may_have_been_acknowledged_is_never_cut_by_itself() {
     assert!(!bed.node_a.dir.join("acknowledged").exists());
 }
 
+/// A master marks its epoch before it serves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_mark_of_its_last_epoch_nothing_is_cut_by_itself() {
+    let mut bed = with_a_tail(&[]).await;
+    let (mark, epoch) = (bed.node_a.dir.join("acknowledged"), bed.w.status()["record"]["epoch"].as_u64().unwrap());
+    let text = std::fs::read_to_string(&mark).unwrap();
+    let marked: u64 = text.split_once(' ').unwrap().0.parse().unwrap();
+    assert!(marked > 0 && marked < epoch, "{text}: that of a, which b has taken over from");
+    std::fs::remove_file(&mark).unwrap();
+    bed.a.start();
+    until_a_is_refused(&bed, "has no mark of that epoch").await;
+    rejoin_by_hand(&mut bed).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_an_accepted_divergence_an_operator_decides() {
     let mut bed = with_a_tail(&["--accept-divergence"]).await;

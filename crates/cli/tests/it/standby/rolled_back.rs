@@ -30,8 +30,11 @@ async fn a_master_that_was_put_back_is_stopped_by_the_standby_that_has_more() {
         answer.is_err_and(|error| error.code() == Some(&SqlState::CANNOT_CONNECT_NOW))
     })
     .await;
-    let log = pair.b.log();
-    assert!(log.contains("promote this standby") && log.contains("Do not rejoin this standby"), "{log}");
+    until("the standby says what to do", async || {
+        let log = pair.b.log();
+        log.contains("promote this standby") && log.contains("Do not rejoin this standby")
+    })
+    .await;
     assert!(pair.a.stop().success());
     assert!(succeeds(&["promote", "--at", &pair.b.at()]).contains("promoted: epoch "));
     let there = asked_with(&pair.b, crate::node::LOCAL, "select count(*) from t").await;
@@ -63,8 +66,11 @@ async fn a_master_that_was_put_back_is_recognized_however_often_it_is_started() 
     pair.b.start();
     until("the master hears it", async || pair.a.log().contains("has acknowledged commits that this server lacks"))
         .await;
-    let log = pair.b.log();
-    assert!(log.contains("promote this standby") && log.contains("Do not rejoin this standby"), "{log}");
+    until("the standby says what to do", async || {
+        let log = pair.b.log();
+        log.contains("promote this standby") && log.contains("Do not rejoin this standby")
+    })
+    .await;
     assert!(pair.a.stop().success());
     succeeds(&["promote", "--at", &pair.b.at(), "--accept-divergence"]);
     assert_eq!(asked_with(&pair.b, crate::node::LOCAL, "select count(*) from t").await, "50");

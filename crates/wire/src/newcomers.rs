@@ -6,7 +6,8 @@
 //!
 //! - of the address that has most of them (of an IPv6 network of 64 bits, of a user of the Unix socket) the oldest;
 //! - after at least [`UNDISTURBED`], so that a crowd of honest clients that connect at once is not cut; until then new clients
-//!   wait in the system's queue. A client of another address does not wait when one address has more than half of the places.
+//!   wait in the system's queue. A client of another address does not wait when one address has more than half of the places;
+//! - and not before the server has waited that long for it: what a client has sent is read first, however late a busy server is.
 //!
 //! Failure: a client that is slower than the attack is quick is closed without a message; the log counts such connections.
 
@@ -15,9 +16,9 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// The time that a new connection has before it may be closed for another one.
 const UNDISTURBED: Duration = Duration::from_millis(500);
@@ -54,7 +55,7 @@ impl Origin {
 struct Entry {
     origin: Origin,
     since: Instant,
-    leave: Arc<Notify>,
+    leave: Arc<watch::Sender<bool>>,
     /// It was asked to leave and has not yet.
     leaving: bool,
 }
@@ -79,8 +80,10 @@ pub(crate) struct Newcomers {
 pub(crate) struct Newcomer {
     all: Arc<Newcomers>,
     id: u64,
-    leave: Arc<Notify>,
+    leave: Arc<watch::Sender<bool>>,
     deadline: Instant,
+    /// When the server first waited for this client.
+    waits_since: OnceLock<Instant>,
 }
 
 /// Why a start-up was ended.
@@ -119,11 +122,11 @@ impl Newcomers {
     }
 
     fn enter(self: &Arc<Newcomers>, state: &mut State, origin: Origin, limit: Duration) -> Newcomer {
-        let (since, leave) = (Instant::now(), Arc::new(Notify::new()));
+        let (since, leave) = (Instant::now(), Arc::new(watch::Sender::new(false)));
         state.last += 1;
         let id = state.last;
         state.all.insert(id, Entry { origin, since, leave: leave.clone(), leaving: false });
-        Newcomer { all: self.clone(), id, leave, deadline: since + limit }
+        Newcomer { all: self.clone(), id, leave, deadline: since + limit, waits_since: OnceLock::new() }
     }
 }
 
@@ -143,7 +146,7 @@ impl State {
             return UNDISTURBED - age;
         }
         oldest.leaving = true;
-        oldest.leave.notify_one();
+        oldest.leave.send_replace(true);
         self.closed += 1;
         if self.reported.is_none_or(|at| at.elapsed() >= REPORT_PAUSE) {
             let closed = std::mem::take(&mut self.closed);
@@ -160,10 +163,16 @@ impl State {
 impl Newcomer {
     /// Runs a part of the start-up.
     pub async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, LeftOut> {
+        let undisturbed_until = *self.waits_since.get_or_init(Instant::now) + UNDISTURBED;
+        let displaced = async {
+            // The sender is this connection's own.
+            let _ = self.leave.subscribe().wait_for(|leave| *leave).await;
+            tokio::time::sleep_until(undisturbed_until.into()).await;
+        };
         tokio::select! {
             biased;
-            () = self.leave.notified() => Err(LeftOut::Displaced),
             done = tokio::time::timeout_at(self.deadline.into(), work) => done.map_err(|_| LeftOut::Late),
+            () = displaced => Err(LeftOut::Displaced),
         }
     }
 }
@@ -186,9 +195,9 @@ mod tests {
         Some(PeerAddress::Tcp { client, server: client })
     }
 
-    /// Asks whether it was closed for another one.
-    async fn is_displaced(newcomer: &Newcomer) -> bool {
-        newcomer.within(tokio::task::yield_now()).await == Err(LeftOut::Displaced)
+    /// Whether it was asked to leave.
+    fn is_displaced(newcomer: &Newcomer) -> bool {
+        newcomer.all.state.lock().all[&newcomer.id].leaving
     }
 
     #[tokio::test]
@@ -207,8 +216,31 @@ mod tests {
         assert_eq!(crowd[0].within(std::future::pending::<()>()).await, Err(LeftOut::Displaced));
         drop(crowd.remove(0));
         let third = third.await.unwrap();
-        assert!(!is_displaced(&other).await && !is_displaced(&third).await && !is_displaced(&crowd[0]).await);
+        assert!(!is_displaced(&other) && !is_displaced(&third) && !is_displaced(&crowd[0]));
         assert_eq!(all.state.lock().all.len(), 4);
+    }
+
+    /// A busy server comes to a connection when others wait already.
+    #[tokio::test]
+    async fn what_a_client_has_sent_is_read_before_it_is_closed() {
+        let all = Newcomers::new(1);
+        let first = all.admit(None, LIMIT).await;
+        let second = tokio::spawn({
+            let all = all.clone();
+            async move { all.admit(None, LIMIT).await }
+        });
+        while !is_displaced(&first) {
+            tokio::task::yield_now().await;
+        }
+        let arrives = async {
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(first.within(arrives).await, Ok(()));
+        assert_eq!(first.within(std::future::pending::<()>()).await, Err(LeftOut::Displaced), "it sends nothing more");
+        drop(first);
+        second.await.unwrap();
     }
 
     #[tokio::test]

@@ -51,6 +51,9 @@ async fn places_and_rules_that_are_not_given_are_refused() {
     assert!(fails(&["restore", "--from", bed.place(), "--data", &nowhere]).contains("has no dump"));
     let two = ["restore", "--from", bed.place(), "--data", &nowhere, "--to-lsn", "1", "--to-time", "2026-01-01 00:00"];
     assert_eq!(holdfast(&two).status.code(), Some(2));
+    let no_lsn = holdfast(&["restore", "--from", bed.place(), "--data", &nowhere, "--to-lsn", "0/x"]);
+    let said = String::from_utf8_lossy(&no_lsn.stderr);
+    assert!(no_lsn.status.code() == Some(2) && said.contains("0/34001000"), "{said}");
     // Only the mark of the killed attempt, if any: nothing was stored.
     assert_eq!(succeeds(&["dump", "list", "--from", bed.place(), "--json"]).trim(), "[]");
     let (first, second) = (bed.dump(), bed.dump());

@@ -34,6 +34,7 @@ mod pages;
 mod part;
 mod roll;
 mod target;
+mod trails;
 
 use crate::archive_settings::ConfiguredArchive;
 use crate::error::DumpError;
@@ -207,11 +208,9 @@ fn matching_dumps(repository: &Repository, options: &RestoreOptions<'_>) -> Resu
         let which = options.dump.or(options.trail).map_or_else(String::new, |which| format!(" {which}"));
         return Err(unreadable.map_or(DumpError::NoDump { place, which }, |(_, error)| error));
     }
-    let mut trails: Vec<String> = dumps.iter().map(|(_, head)| head.trail_id()).collect();
-    trails.sort_unstable();
-    trails.dedup();
+    let trails = trails::describe(&dumps);
     if trails.len() > 1 {
-        return Err(RestoreError::SeveralTrails { place, count: trails.len(), trails: trails.join(", ") }.into());
+        return Err(RestoreError::SeveralTrails { place, trails }.into());
     }
     dumps.sort_by_key(|(_, head)| (head.lsn(), head.taken_unix_ms));
     Ok(Dumps { readable: dumps, unreadable: unreadable.filter(|_| options.dump.is_none()) })

@@ -31,6 +31,12 @@ pub enum DumpError {
          remove {name} from {place}"
     )]
     Claimed { place: String, why: String, name: String },
+    #[error(
+        "{place} is the server's archive, the setting archive in its holdfast.toml: dumps need a place of their own. Name \
+         another directory or prefix, such as {}/dumps",
+        place.trim_end_matches('/')
+    )]
+    InArchive { place: String },
     #[error("what was restored cannot be checked: {0}")]
     Check(String),
     #[error("cannot {what} {path}: {source}")]

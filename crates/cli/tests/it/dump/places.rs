@@ -55,6 +55,14 @@ async fn places_and_rules_that_are_not_given_are_refused() {
     assert!(fails(&["dump", "create", "--at", "127.0.0.1:1", "--to", bed.place()]).contains("127.0.0.1:1"));
     assert!(fails(&["dump", "forget", "--from", bed.place()]).contains("--keep-last"));
     assert!(fails(&["restore", "--from", bed.place(), "--data", &nowhere]).contains("has no dump"));
+    let archive = bed.archive.to_str().unwrap();
+    let link = bed.path("link");
+    std::os::unix::fs::symlink(archive, &link).unwrap();
+    for to in [archive, link.to_str().unwrap()] {
+        let said = fails(&["dump", "create", "--at", &at, "--to", to]);
+        assert!(said.contains("is the server's archive") && said.contains("Name another directory"), "{said}");
+    }
+    assert!(!bed.archive.join("chunks").exists() && !bed.archive.join("dumps").exists());
     let two = ["restore", "--from", bed.place(), "--data", &nowhere, "--to-lsn", "1", "--to-time", "2026-01-01 00:00"];
     assert_eq!(holdfast(&two).status.code(), Some(2));
     let no_lsn = holdfast(&["restore", "--from", bed.place(), "--data", &nowhere, "--to-lsn", "0/x"]);

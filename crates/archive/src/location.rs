@@ -60,6 +60,27 @@ impl ArchiveLocation {
         }
     }
 
+    /// Whether both name one place: a directory may have several paths, by symbolic links.
+    pub fn is_same_place(&self, other: &ArchiveLocation) -> bool {
+        match (self, other) {
+            (ArchiveLocation::Directory(one), ArchiveLocation::Directory(two)) => {
+                // A directory that does not exist yet is compared by its path.
+                let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.components().collect());
+                real(one) == real(two)
+            }
+            #[cfg(feature = "object-stores")]
+            (ArchiveLocation::Cloud(one), ArchiveLocation::Cloud(two)) => {
+                let parts = |url: &Url| {
+                    let path = url.path().split('/').filter(|part| !part.is_empty()).map(str::to_owned);
+                    (url.scheme().to_owned(), url.host_str().map(str::to_owned), path.collect::<Vec<_>>())
+                };
+                parts(one) == parts(two)
+            }
+            #[cfg(feature = "object-stores")]
+            _ => false,
+        }
+    }
+
     /// Opens it, encrypted or not. Nothing is asked of it yet.
     pub fn open_with(&self, disk: Arc<dyn Disk>, node: &str, keys: Keys) -> Result<Arc<SealedStore>, ArchiveError> {
         Ok(Arc::new(SealedStore::new(self.open(disk, node)?, keys)))
@@ -90,6 +111,26 @@ fn cloud(_: Url) -> Result<Option<ArchiveLocation>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_known_by_other_names() {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let (place, link) = (scratch.path().join("a"), scratch.path().join("link"));
+        std::fs::create_dir(&place).unwrap();
+        std::os::unix::fs::symlink(&place, &link).unwrap();
+        let parse = |text: &str| ArchiveLocation::parse(text).unwrap().unwrap();
+        let same = |one: &str, two: &str| parse(one).is_same_place(&parse(two));
+        let path = place.to_str().unwrap();
+        assert!(same(path, link.to_str().unwrap()) && same(path, &format!("file://{path}/")));
+        assert!(same("/not/there", "/not/there/") && !same("/not/there", "/not/here"));
+        assert!(!same(path, scratch.path().to_str().unwrap()) && !same(path, &format!("{path}/dumps")));
+        #[cfg(feature = "object-stores")]
+        {
+            assert!(same("s3://bucket/a", "s3://bucket/a/") && same("s3://bucket", "s3://bucket/"));
+            assert!(!same("s3://bucket/a", "s3://bucket/b") && !same("s3://bucket/a", "gs://bucket/a"));
+            assert!(!same("s3://bucket/a", "/bucket/a"));
+        }
+    }
 
     #[test]
     fn places_are_read_or_refused() {

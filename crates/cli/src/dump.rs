@@ -3,6 +3,7 @@
 mod drill;
 
 use crate::standby::At;
+use crate::time_left;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
@@ -12,7 +13,7 @@ use holdfast_dump::{
 };
 use holdfast_node::SCHEDULED_BY;
 use holdfast_node::data_dir::private_umask;
-use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use indicatif::{BinaryBytes, ProgressBar};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -257,8 +258,8 @@ pub struct Bar {
 impl Bar {
     pub fn new(what: &'static str) -> anyhow::Result<Bar> {
         let bar = ProgressBar::new(0);
-        let template = "{msg} [{bar:40}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
-        bar.set_style(ProgressStyle::with_template(template)?.progress_chars("=> "));
+        let template = "{msg} [{bar:40}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}{left}";
+        bar.set_style(time_left::style(template)?);
         bar.set_message(what);
         Ok(Bar { bar, is_terminal: std::io::stderr().is_terminal(), what, tenths: AtomicU64::new(0) })
     }
@@ -266,8 +267,7 @@ impl Bar {
     /// One that counts rows.
     pub fn of_rows(what: &'static str) -> anyhow::Result<Bar> {
         let bar = Bar::new(what)?;
-        let style = ProgressStyle::with_template("{msg} [{bar:40}] {human_pos} of {human_len} rows, {eta} left")?;
-        bar.bar.set_style(style.progress_chars("=> "));
+        bar.bar.set_style(time_left::style("{msg} [{bar:40}] {human_pos} of {human_len} rows{left}")?);
         Ok(bar)
     }
 

@@ -3,10 +3,11 @@
 //! Progress goes to standard error: a bar on a terminal, else a line for each phase and for each tenth of the copy.
 
 use crate::exit::Exit;
+use crate::time_left;
 use holdfast_engine::Options;
 use holdfast_engine::import::{Import, Imported, OnProgress, Progress, import};
 use holdfast_node::data_dir::{self, FirstStart, private_umask};
-use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use indicatif::{BinaryBytes, ProgressBar};
 use parking_lot::Mutex;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -67,8 +68,7 @@ fn bring_in(what: &Import, quiet: bool) -> anyhow::Result<Imported> {
     data_dir::protect(&what.dir)?;
     holdfast_node::dump_soon(&what.dir);
     let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("{msg} [{bar:40}] {binary_bytes} of {binary_total_bytes}, {eta} left")?;
-    bar.set_style(style.progress_chars("=> "));
+    bar.set_style(time_left::style("{msg} [{bar:40}] {binary_bytes} of {binary_total_bytes}{left}")?);
     let progress: OnProgress = match (quiet, std::io::stderr().is_terminal()) {
         (true, _) => Arc::new(|_| {}),
         (false, true) => {

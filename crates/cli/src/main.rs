@@ -20,6 +20,7 @@ mod rejoin;
 mod restore;
 mod serve;
 mod standby;
+mod time_left;
 mod trail_dump;
 mod trail_find;
 mod trail_place;

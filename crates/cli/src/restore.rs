@@ -10,6 +10,7 @@ use holdfast_dump::restore::{RestoreOptions, Step, Target, restore};
 use holdfast_dump::{parse_moment, show_moment};
 use holdfast_node::config::Listen;
 use holdfast_node::data_dir::private_umask;
+use holdfast_types::Lsn;
 use indicatif::BinaryBytes;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,9 +52,9 @@ pub struct Arguments {
     /// The archive [default: the one in the dump's settings]
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
-    /// End behind the last commit that is whole at this position
+    /// End behind the last commit that is whole at this position: 0/34001000, or the plain number
     #[arg(long, value_name = "LSN", group = "target")]
-    to_lsn: Option<u64>,
+    to_lsn: Option<Lsn>,
     /// End in front of the first commit that is later than this
     #[arg(long, value_name = "TIME", group = "target")]
     to_time: Option<String>,
@@ -144,7 +145,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn target(arguments: &Arguments) -> anyhow::Result<Target> {
     let Arguments { to_lsn, to_time, to_transaction, before_transaction, .. } = arguments;
     Ok(match (to_lsn, to_time, to_transaction, before_transaction) {
-        (Some(lsn), ..) => Target::Lsn(*lsn),
+        (Some(lsn), ..) => Target::Lsn(lsn.0),
         (_, Some(text), ..) => Target::Time(parse_moment(text).map_err(|why| anyhow!("--to-time: {why}"))?),
         (_, _, Some(id), _) => Target::Transaction { id: *id, included: true },
         (.., Some(id)) => Target::Transaction { id: *id, included: false },

@@ -46,7 +46,7 @@ struct DumpArgs {
     json: bool,
     /// Leave out everything before this position
     #[arg(long, value_name = "LSN")]
-    from: Option<u64>,
+    from: Option<Lsn>,
     /// Only records of the database with this number (see databases.toml)
     #[arg(long, value_name = "ID")]
     volume: Option<u32>,
@@ -59,7 +59,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         What::Find(args) => return trail_find::run(&args),
         What::Undo(args) => return trail_undo::run(&args),
     };
-    let filter = Filter { from: args.from.map(Lsn), volume: args.volume.map(VolumeId) };
+    let filter = Filter { from: args.from, volume: args.volume.map(VolumeId) };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut result = Ok(());
     dump(&args.data, &Options::default(), filter, |item| {

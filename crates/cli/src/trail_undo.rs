@@ -2,6 +2,7 @@
 
 use crate::trail_place::TrailPlace;
 use holdfast_flashback::{FlashbackError, Plan, Target, apply, plan};
+use holdfast_types::Lsn;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -23,7 +24,7 @@ pub struct UndoArgs {
     transaction: u64,
     /// Its LSN in `holdfast trail find`; the trail in front of it is not read then
     #[arg(long, value_name = "LSN")]
-    lsn: Option<u64>,
+    lsn: Option<Lsn>,
     /// Run the statements
     #[arg(long)]
     apply: bool,
@@ -39,7 +40,7 @@ pub struct UndoArgs {
 
 pub fn run(arguments: &UndoArgs) -> anyhow::Result<ExitCode> {
     let (source, connect) = arguments.place.open()?;
-    let target = Target { id: arguments.transaction, lsn: arguments.lsn };
+    let target = Target { id: arguments.transaction, lsn: arguments.lsn.map(|lsn| lsn.0) };
     let plan = plan(&source, &connect, &arguments.place.database, target)?;
     if !plan.read.has_newest {
         eprintln!(

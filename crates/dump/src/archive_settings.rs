@@ -4,6 +4,7 @@
 
 use crate::manifest::Head;
 use crate::restore::RestoreError;
+use holdfast_archive::ArchiveLocation;
 use std::collections::BTreeMap;
 
 /// `archive`, `archive_encrypt_to` and `archive_identity` in holdfast.toml.
@@ -26,6 +27,12 @@ impl ConfiguredArchive {
         let text = |name| table.get(name).and_then(toml::Value::as_str).unwrap_or_default();
         let is_encrypted = ["archive_encrypt_to", "archive_identity"].into_iter().any(|name| !text(name).is_empty());
         Ok(ConfiguredArchive { place: text("archive").to_owned(), is_encrypted })
+    }
+
+    /// Whether the archive is in this place. One that cannot be read as a place is refused by the server itself.
+    pub fn is_in(&self, place: &str) -> bool {
+        let parse = |text: &str| ArchiveLocation::parse(text).ok().flatten();
+        parse(&self.place).zip(parse(place)).is_some_and(|(archive, place)| archive.is_same_place(&place))
     }
 }
 

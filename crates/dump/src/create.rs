@@ -13,6 +13,7 @@
 //!
 //! Failure: the first error ends the dump and is reported; a broken link is retried as long as pages arrive.
 
+use crate::archive_settings::ConfiguredArchive;
 use crate::chunk::{self, CHUNK_PAGES, ChunkId, Naming, OBJECT_BYTES_MAX};
 use crate::error::DumpError;
 use crate::manifest::{Head, Manifest, OBJECT_BYTES_MAX as MANIFEST_BYTES_MAX};
@@ -339,6 +340,10 @@ impl Sink<'_> {
         let of_link = volumes.iter().map(|v| (v.volume, v.pages));
         if !plan.plan.volumes.iter().map(|v| (v.volume, v.pages)).eq(of_link) {
             return Err(DumpError::Plan("its two lists of databases differ".to_owned()));
+        }
+        let archive = ConfiguredArchive::in_files(&plan.files).unwrap_or_default();
+        if archive.is_in(self.shared.repository.place()) {
+            return Err(DumpError::InArchive { place: self.shared.repository.place().to_owned() });
         }
         if self.claims {
             let repository = &self.shared.repository;

@@ -22,7 +22,7 @@ pub enum DumpError {
     Missing { name: String, place: String, needed_by: String },
     #[error("{name} is in {place} with other content than this dump stores under its name: {what}")]
     Differs { name: String, place: String, what: String },
-    #[error("{place} has no dump{which}; `holdfast dump list` shows what it has")]
+    #[error("{place} has no dump{which}; {}", next_to_no_dump(place, which))]
     NoDump { place: String, which: String },
     #[error("{0}")]
     Running(String),
@@ -31,6 +31,12 @@ pub enum DumpError {
          remove {name} from {place}"
     )]
     Claimed { place: String, why: String, name: String },
+    #[error(
+        "{place} is the server's archive, the setting archive in its holdfast.toml: dumps need a place of their own. Name \
+         another directory or prefix, such as {}/dumps",
+        place.trim_end_matches('/')
+    )]
+    InArchive { place: String },
     #[error("what was restored cannot be checked: {0}")]
     Check(String),
     #[error("cannot {what} {path}: {source}")]
@@ -65,6 +71,17 @@ pub enum DumpError {
     Receive(#[from] ReceiveError),
     #[error("a thread of the dump has failed: {0}")]
     Thread(String),
+}
+
+fn next_to_no_dump(place: &str, which: &str) -> String {
+    let list = format!("`holdfast dump list --from {place}` shows");
+    match which {
+        "" => format!(
+            "a server with dump.to makes its first one within seconds after its start: {list} when it is there, and \
+             `holdfast dump create` makes one now"
+        ),
+        _ => format!("{list} what it has"),
+    }
 }
 
 impl DumpError {

@@ -6,7 +6,7 @@
 //!
 //! Objects are then read, checked and decoded by several threads. The data directory's trail is read like one more object,
 //! while the server runs: it may recycle segments meanwhile, and then the reading begins again, because those
-//! segments are in the archive by then.
+//! segments are in the archive by then. So it does when the server has written on while the end was read.
 //!
 //! An encrypted archive is read with the identity that the caller names.
 //!
@@ -160,15 +160,18 @@ impl Source {
     /// Hands every boxcar with records in the range to `look`, which may keep something of it; returns what was kept, in the
     /// trail's order.
     pub fn scan<T: Send>(&self, range: Range, look: Look<'_, T>) -> Result<(Vec<T>, Read), FlashbackError> {
-        let mut tries = 0;
+        let (mut tries, mut last_gap) = (0, None);
         loop {
             tries += 1;
             let begins = self.begins();
-            // The server may recycle a segment between the look at the directory and the read. Damage does not go away, so
-            // a trail is read again only if it begins elsewhere now.
+            let has_moved = || begins.is_none() || begins != self.begins();
+            // The server may recycle a segment between the look at the directory and the read, or write the end of a segment and
+            // the next one between the reads of the two. Damage does not go away, so a trail is read again only if it begins
+            // elsewhere now, or has its gap elsewhere.
             match self.view(range).and_then(|view| self.scan_view(&view, range, look)) {
-                Err(FlashbackError::Gap { .. } | FlashbackError::Trail(_))
-                    if tries < TRIES_MAX && (begins.is_none() || begins != self.begins()) => {}
+                Err(FlashbackError::Gap { lsn, .. })
+                    if tries < TRIES_MAX && (last_gap.replace(lsn) != Some(lsn) || has_moved()) => {}
+                Err(FlashbackError::Trail(_)) if tries < TRIES_MAX && has_moved() => {}
                 Err(FlashbackError::Archive(ArchiveError::Vanished { .. })) if tries < TRIES_MAX => {}
                 other => return other,
             }

@@ -20,6 +20,7 @@ pub mod ids;
 pub mod inet;
 pub mod interval;
 pub mod level;
+pub mod lsn;
 pub mod record;
 pub mod schema;
 pub mod session_settings;

@@ -8,6 +8,7 @@ use crate::numeric;
 use holdfast_types::array::Array;
 use holdfast_types::desc::{element_of, oid};
 use holdfast_types::inet::Inet;
+use holdfast_types::lsn::parse_lsn;
 use holdfast_types::{ColumnDesc, SqlError, SqlResult, SqlState, ValueRef};
 
 /// The text form of a value of a type, appended: type OID, type modifier, value. Supplied by the dialect.
@@ -122,7 +123,7 @@ fn binary_value(out: &mut Vec<u8>, value: ValueRef<'_>, column: &ColumnDesc, out
             out.extend_from_slice(&read.ok_or_else(misfit)?.to_binary());
         }
         oid::UUID => out.extend_from_slice(&text(value).and_then(uuid).ok_or_else(misfit)?),
-        oid::PG_LSN => out.extend_from_slice(&text(value).and_then(lsn).ok_or_else(misfit)?.to_be_bytes()),
+        oid::PG_LSN => out.extend_from_slice(&text(value).and_then(parse_lsn).ok_or_else(misfit)?.to_be_bytes()),
         oid::INET => text(value).and_then(Inet::parse).ok_or_else(misfit)?.to_binary(out),
         oid::NUMERIC => {
             let mut decimal = Vec::new();
@@ -224,13 +225,6 @@ fn boolean(value: ValueRef<'_>) -> Option<bool> {
             _ => None,
         },
     }
-}
-
-/// Reads a position's text, `16/B374D848`.
-fn lsn(text: &str) -> Option<u64> {
-    let (high, low) = text.split_once('/')?;
-    let part = |digits| u32::from_str_radix(digits, 16).ok().map(u64::from);
-    Some(part(high)? << 32 | part(low)?)
 }
 
 /// Reads a uuid's text as 16 bytes; dashes are ignored.

@@ -1,7 +1,8 @@
 //! Shows how far a base copy is, its rate and the time left: a bar on a terminal, else a line for each tenth.
 
+use crate::time_left;
 use holdfast_replication::Progress;
-use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{BinaryBytes, ProgressBar};
 use parking_lot::Mutex;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -27,8 +28,8 @@ struct Phase {
 impl CopyProgress {
     pub fn new() -> anyhow::Result<CopyProgress> {
         let bar = ProgressBar::new(0);
-        let template = "{msg} [{bar:40}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
-        bar.set_style(ProgressStyle::with_template(template)?.progress_chars("=> "));
+        let template = "{msg} [{bar:40}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}{left}";
+        bar.set_style(time_left::style(template)?);
         Ok(CopyProgress { bar, is_terminal: std::io::stderr().is_terminal(), phase: Mutex::new(None) })
     }
 
@@ -67,18 +68,21 @@ fn what(done: &Progress) -> String {
     }
 }
 
-/// One line: what is done, at which rate, and how long the rest takes at that rate.
+/// One line: what is done, at which rate, and how long the rest takes at that rate; without the last two where the first chunk is
+/// all that was copied.
 fn line(done: &Progress, from_bytes: u64, elapsed: Duration) -> String {
-    let per_second = (done.compared_bytes - from_bytes) as f64 / elapsed.as_secs_f64().max(0.001);
-    let left = done.total_bytes.saturating_sub(done.compared_bytes) as f64 / per_second.max(1.0);
+    let (copied, rest) = (done.compared_bytes - from_bytes, done.total_bytes.saturating_sub(done.compared_bytes));
+    let per_second = match copied {
+        0 => String::new(),
+        _ => format!(", {}/s", BinaryBytes((copied as f64 / elapsed.as_secs_f64().max(0.001)) as u64)),
+    };
     format!(
-        "{}: {} % ({} of {}), {}/s, {} left",
+        "{}: {} % ({} of {}){per_second}{}",
         what(done),
         done.compared_bytes * 100 / done.total_bytes.max(1),
         BinaryBytes(done.compared_bytes),
         BinaryBytes(done.total_bytes),
-        BinaryBytes(per_second as u64),
-        HumanDuration(Duration::from_secs_f64(left.min(1e9)))
+        time_left::shown(copied, rest, elapsed)
     )
 }
 
@@ -96,5 +100,8 @@ mod tests {
             "copying (the link broke 2 times): 30 % (30.00 MiB of 100.00 MiB), 5.00 MiB/s, 14 seconds left"
         );
         assert!(line(&Progress { round: 1, ..done }, 30 << 20, Duration::ZERO).starts_with("verifying"));
+        // The first chunk of a small copy: it was said to take hours.
+        let first = Progress { compared_bytes: 4096, total_bytes: 20480, ..Progress::default() };
+        assert_eq!(line(&first, 4096, Duration::from_secs(1)), "copying: 20 % (4.00 KiB of 20.00 KiB)");
     }
 }

@@ -13,8 +13,12 @@ pub enum RestoreError {
     AtWork { dir: String },
     #[error("cannot {what} {path}: {source}")]
     Io { what: &'static str, path: String, source: io::Error },
-    #[error("{place} has dumps of {count} trails; choose one with --dump or --trail: {trails}")]
-    SeveralTrails { place: String, count: usize, trails: String },
+    #[error(
+        "{place} has dumps of {} trails: choose a trail with --trail, or a dump with --dump\n  {}",
+        trails.len(),
+        trails.join("\n  ")
+    )]
+    SeveralTrails { place: String, trails: Vec<String> },
     #[error("{place} has no dump that ends at or before {target}; the oldest one shows LSN {oldest_lsn}, {oldest}")]
     BeforeAllDumps { place: String, target: Target, oldest_lsn: u64, oldest: String },
     #[error("the dump {dump} shows LSN {lsn}, which is later than {target}; choose an older dump")]

@@ -2,8 +2,8 @@
 //!
 //! | step | a kill after it leaves |
 //! |---|---|
-//! | dump and archive are looked up | nothing |
-//! | the file `restoring`, then `standby.toml` and the settings of a new standby, or `mirror_of.toml`, are written | a directory that no server opens; the command begins again there |
+//! | the file `restoring` is written, dump and archive are looked up | a directory that no server opens; the command begins again there |
+//! | `standby.toml` and the settings of a new standby, or `mirror_of.toml`, are written | the same |
 //! | the dump's pages are laid, the archive's trail is applied, as for a restore | the same |
 //! | `restoring` is removed | a standby's or mirror's directory, which follows its master from where the archive ends |
 //!
@@ -14,8 +14,9 @@
 //! standby when it connects.
 
 use super::error::RestoreError;
+use super::mark::AtWork;
 use super::options::{RestoreOptions, Step, io_error};
-use super::{RESTORING, begin, check_empty, choose, lay, roll};
+use super::{RESTORING, lay, look_up, roll};
 use crate::error::DumpError;
 use crate::manifest::Head;
 use crate::repository::Repository;
@@ -99,12 +100,10 @@ pub fn follower_from_dump(
     if !options.dir.join(RESTORING).exists() {
         let name = if let NewFollower::Standby(standby) = follower { standby.name } else { mirror::NAME };
         check_copy_target(CopyTo { dir: options.dir, name })?;
-        check_empty(options.dir)?;
     }
-    let mut choice = choose(repository, options)?;
-    let manifest = repository.manifest(&choice.dump)?;
-    let chain = choice.chain(&manifest, options)?;
-    let _at_work = begin(&*disk, options.dir)?;
+    let at_work = AtWork::begin(&*disk, options.dir)?;
+    let (choice, manifest, chain) = at_work.keep_if(&*disk, look_up(repository, options))?;
+    at_work.clear(&*disk)?;
     let head = &manifest.head;
     follower.mark(options.dir, head)?;
     let receiver = BaseReceiver::begin(disk.clone(), options.dir, head.plan.clone())?;

@@ -14,8 +14,9 @@
 
 use super::error::RestoreError;
 use super::lazy::LazyDisk;
+use super::mark::AtWork;
 use super::options::{RestoreOptions, Step, VOLUMES, io_error};
-use super::{begin, check_empty, choose, roll, write_files};
+use super::{look_up, roll, write_files};
 use crate::error::DumpError;
 use crate::repository::Repository;
 use holdfast_engine::{BaseReceiver, Manifest as DatabaseList, Options};
@@ -49,17 +50,16 @@ pub fn look(
 ) -> Result<Look, DumpError> {
     let began = Instant::now();
     let real = Arc::new(RealDisk::new());
-    check_empty(options.dir)?;
-    let mut choice = choose(repository, options)?;
-    let mut manifest = repository.manifest(&choice.dump)?;
-    let chain = choice.chain(&manifest, options)?.filter(|chain| !chain.objects.is_empty());
+    let at_work = AtWork::begin(&*real, options.dir)?;
+    let (choice, mut manifest, chain) = at_work.keep_if(&*real, look_up(repository, options))?;
+    let chain = chain.filter(|chain| !chain.objects.is_empty());
     if chain.is_none() {
         // A dump is of one moment, and its list of databases is: without a trail, nothing has to be applied before it is whole.
         (manifest.head.plan.whole_from, manifest.head.plan.listed_to) = (0, 0);
     }
     // Files are made by the names in it.
     BaseReceiver::check_plan(&manifest.head.plan)?;
-    let _at_work = begin(&*real, options.dir)?;
+    at_work.clear(&*real)?;
     let volumes = options.dir.join(VOLUMES);
     real.create_dir(&volumes).map_err(io_error("create", &volumes))?;
     let list = DatabaseList::parse(&manifest.head.plan.manifest).map_err(RestoreError::Settings)?;

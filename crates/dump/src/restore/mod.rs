@@ -2,8 +2,8 @@
 //!
 //! | step | a kill after it leaves |
 //! |---|---|
-//! | dump, target and the archive's objects are looked up; what cannot be reached is refused here | nothing |
-//! | the file `restoring` is written | a directory that no server opens; the command begins again there |
+//! | the file `restoring` is written ([`mark`]) | a directory that no server opens; the command begins again there |
+//! | dump, target and the archive's objects are looked up; what cannot be reached is refused here, and the file removed | the same |
 //! | chunks are fetched, checked, and written to the databases' files ([`lay`]) | the same; the next run fetches what is missing |
 //! | the directory follows the archive's trail as a standby does, up to the target ([`roll`]) | the same |
 //! | the directory begins a history of its own: another trail id, the next epoch | the same |
@@ -29,11 +29,13 @@ mod follow;
 mod lay;
 mod lazy;
 mod look;
+mod mark;
 mod options;
 mod pages;
 mod part;
 mod roll;
 mod target;
+mod trails;
 
 use crate::archive_settings::ConfiguredArchive;
 use crate::error::DumpError;
@@ -52,13 +54,11 @@ use holdfast_seams::{Disk, RealDisk, replace};
 use holdfast_trail::TrailId;
 pub use lazy::LazyDisk;
 pub use look::{Look, look};
+use mark::AtWork;
+use options::io_error;
 pub use options::{RestoreOptions, Step};
-use options::{VOLUMES, io_error};
 pub use part::{Part, restore_part};
 use serde::Serialize;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -95,12 +95,11 @@ pub fn restore(
     progress: &(dyn Fn(Step) + Sync),
 ) -> Result<Restored, DumpError> {
     let disk = Arc::new(RealDisk::new());
-    check_empty(options.dir)?;
-    let mut choice = choose(repository, options)?;
-    let manifest = repository.manifest(&choice.dump)?;
-    let chain = choice.chain(&manifest, options)?;
+    let at_work = AtWork::begin(&*disk, options.dir)?;
+    let looked_up = look_up(repository, options);
+    let (choice, manifest, chain) = at_work.keep_if(&*disk, looked_up)?;
     let began = Instant::now();
-    let _at_work = begin(&*disk, options.dir)?;
+    at_work.clear(&*disk)?;
     let receiver = BaseReceiver::begin(disk.clone(), options.dir, manifest.head.plan.clone())?;
     let laid = lay::lay(repository, &manifest, &choice.dump, &*disk, options, progress)?;
     lay::adopt(receiver, laid)?;
@@ -139,6 +138,17 @@ pub fn restore(
         dump_seconds,
         trail_seconds,
     })
+}
+
+/// What is restored: the dump, its manifest, and the archive's objects behind it.
+fn look_up(
+    repository: &Repository,
+    options: &RestoreOptions<'_>,
+) -> Result<(Choice, Manifest, Option<Chain>), DumpError> {
+    let mut choice = choose(repository, options)?;
+    let manifest = repository.manifest(&choice.dump)?;
+    let chain = choice.chain(&manifest, options)?;
+    Ok((choice, manifest, chain))
 }
 
 /// The dump, and the archive.
@@ -207,11 +217,9 @@ fn matching_dumps(repository: &Repository, options: &RestoreOptions<'_>) -> Resu
         let which = options.dump.or(options.trail).map_or_else(String::new, |which| format!(" {which}"));
         return Err(unreadable.map_or(DumpError::NoDump { place, which }, |(_, error)| error));
     }
-    let mut trails: Vec<String> = dumps.iter().map(|(_, head)| head.trail_id()).collect();
-    trails.sort_unstable();
-    trails.dedup();
+    let trails = trails::describe(&dumps);
     if trails.len() > 1 {
-        return Err(RestoreError::SeveralTrails { place, count: trails.len(), trails: trails.join(", ") }.into());
+        return Err(RestoreError::SeveralTrails { place, trails }.into());
     }
     dumps.sort_by_key(|(_, head)| (head.lsn(), head.taken_unix_ms));
     Ok(Dumps { readable: dumps, unreadable: unreadable.filter(|_| options.dump.is_none()) })
@@ -283,100 +291,6 @@ fn open_archive(
         Some(location) => Some(location.open_with(Arc::new(RealDisk::new()), "restore", keys)?),
         None => None,
     })
-}
-
-/// A directory that is empty, or does not exist, or holds what an interrupted restore has left.
-fn check_empty(dir: &Path) -> Result<(), RestoreError> {
-    let entries = match std::fs::read_dir(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(io_error("look at", dir))?,
-    };
-    let mut others = 0;
-    for entry in entries {
-        let name = entry.map_err(io_error("look at", dir))?.file_name();
-        if name == RESTORING {
-            return Ok(());
-        }
-        // Of a file system's root.
-        others += u32::from(name != "lost+found");
-    }
-    if others == 0 { Ok(()) } else { Err(RestoreError::NotEmpty { dir: dir.display().to_string() }) }
-}
-
-/// A directory on which a restore is at work: the file `restoring`, locked until this is dropped.
-struct AtWork {
-    _mark: File,
-}
-
-impl AtWork {
-    /// Takes the mark that an interrupted restore has left, or makes one in an empty directory.
-    fn take(dir: &Path) -> Result<AtWork, RestoreError> {
-        let path = dir.join(RESTORING);
-        loop {
-            let mark = match OpenOptions::new().write(true).open(&path) {
-                Ok(mark) => mark,
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    check_empty(dir)?;
-                    match OpenOptions::new().write(true).create_new(true).open(&path) {
-                        Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
-                        made => made.map_err(io_error("create", &path))?,
-                    }
-                }
-                Err(error) => return Err(io_error("open", &path)(error)),
-            };
-            match mark.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(RestoreError::AtWork { dir: dir.display().to_string() }),
-                Err(TryLockError::Error(error)) => return Err(io_error("lock", &path)(error)),
-            }
-            // The restore that held it may have completed meanwhile, and removed it.
-            let own = mark.metadata().map_err(io_error("look at", &path))?;
-            match std::fs::metadata(&path) {
-                Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => return Ok(AtWork { _mark: mark }),
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(io_error("look at", &path)(error)),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Marks the directory, and removes what an interrupted restore has left, except for the databases' files: pages in them that
-/// are still those of the dump are not fetched again ([`lay`]).
-fn begin(disk: &dyn Disk, dir: &Path) -> Result<AtWork, RestoreError> {
-    disk.create_dir(dir).map_err(io_error("create", dir))?;
-    let at_work = AtWork::take(dir)?;
-    disk.sync_dir(dir).map_err(io_error("sync", dir))?;
-    for entry in std::fs::read_dir(dir).map_err(io_error("list", dir))? {
-        let entry = entry.map_err(io_error("list", dir))?;
-        let (name, path) = (entry.file_name(), entry.path());
-        if name == RESTORING || name == "lost+found" {
-            continue;
-        }
-        if name == VOLUMES {
-            keep_pages(disk, &path)?;
-            continue;
-        }
-        let is_dir = entry.file_type().map_err(io_error("look at", &path))?.is_dir();
-        let removed = if is_dir { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-        removed.map_err(io_error("remove", &path))?;
-    }
-    disk.sync_dir(dir).map_err(io_error("sync", dir))?;
-    Ok(at_work)
-}
-
-/// Gives the databases' files the names under which they are laid again.
-fn keep_pages(disk: &dyn Disk, volumes: &Path) -> Result<(), RestoreError> {
-    for entry in std::fs::read_dir(volumes).map_err(io_error("list", volumes))? {
-        let path = entry.map_err(io_error("list", volumes))?.path();
-        let kept = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("new") => Ok(()),
-            Some("db") => disk.rename(&path, &path.with_extension("db.new")),
-            // What belongs to a file that has moved on.
-            _ => std::fs::remove_file(&path),
-        };
-        kept.map_err(io_error("remove or rename", &path))?;
-    }
-    disk.sync_dir(volumes).map_err(io_error("sync", volumes))
 }
 
 /// Writes settings of the dump that are not there.

@@ -6,8 +6,9 @@
 //! Failure: as of a restore; in addition, a database that does not exist at the chosen moment is named.
 
 use super::error::RestoreError;
+use super::mark::AtWork;
 use super::options::{RestoreOptions, Step};
-use super::{begin, check_empty, choose, lay, roll};
+use super::{lay, look_up, roll};
 use crate::error::DumpError;
 use crate::manifest::Manifest;
 use crate::repository::Repository;
@@ -44,12 +45,11 @@ pub fn restore_part(
 ) -> Result<Part, DumpError> {
     let began = Instant::now();
     let disk = Arc::new(RealDisk::new());
-    check_empty(options.dir)?;
-    let mut choice = choose(repository, options)?;
-    let whole = repository.manifest(&choice.dump)?;
-    let chain = choice.chain(&whole, options)?.filter(|chain| !chain.objects.is_empty());
+    let at_work = AtWork::begin(&*disk, options.dir)?;
+    let (choice, whole, chain) = at_work.keep_if(&*disk, look_up(repository, options))?;
+    let chain = chain.filter(|chain| !chain.objects.is_empty());
     let manifest = only(whole, database)?;
-    let _at_work = begin(&*disk, options.dir)?;
+    at_work.clear(&*disk)?;
     let receiver = BaseReceiver::begin(disk.clone(), options.dir, manifest.head.plan.clone())?;
     let laid = lay::lay(repository, &manifest, &choice.dump, &*disk, options, progress)?;
     lay::adopt(receiver, laid)?;

@@ -88,8 +88,12 @@ impl Config {
         if place.is_some() && dump.every < EVERY_MIN {
             return Err(format!("dump.every = {:?} is too small, the least is 1 s", dump.every));
         }
-        if place.is_some() && dump.to.trim_end_matches('/') == self.archive.trim_end_matches('/') {
-            return Err(format!("dump.to and archive are both {:?}; give each a place of its own", dump.to));
+        let archive = ArchiveLocation::parse(&self.archive).ok().flatten();
+        if place.as_ref().zip(archive.as_ref()).is_some_and(|(place, archive)| place.is_same_place(archive)) {
+            let (to, archive) = (&dump.to, &self.archive);
+            return Err(format!(
+                "dump.to {to:?} and archive {archive:?} are both the same place; choose another for dump.to"
+            ));
         }
         if dump.rate_mb > RATE_MB_MAX {
             return Err(format!("dump.rate_mb = {} is too large, the most is {RATE_MB_MAX}", dump.rate_mb));
@@ -159,6 +163,7 @@ mod tests {
             ("dump.to = \"/d\"\ndump.every = \"0\"", "dump.every"),
             ("dump.to = \"d\"", "dump.to"),
             ("dump.to = \"/d\"\narchive = \"/d/\"", "both"),
+            ("dump.to = \"/d\"\narchive = \"file:///d\"", "both"),
             ("drill.every = \"1 day\"", "dump.to is not"),
             ("[dump]\ntoo = \"/d\"", "\"to\""),
             ("dump.keep = { hourly = 3 }", "hourly"),

@@ -2,9 +2,9 @@
 
 use super::datetime::{self, DAY_US};
 use super::decimal::Decimal;
-use super::lsn::{lsn_text, parse_lsn};
 use super::names::by_name;
 use super::sql_type::{Type, numeric_modifier};
+use super::{lsn_text, parse_lsn};
 use holdfast_types::access::AclItem;
 use holdfast_types::access::predefined::PUBLIC_OID;
 use holdfast_types::desc::oid;

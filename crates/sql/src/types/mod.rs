@@ -12,7 +12,6 @@ pub mod decimal;
 mod decl;
 mod input;
 pub mod jsonb;
-mod lsn;
 mod names;
 mod output;
 mod sql_type;
@@ -24,8 +23,8 @@ pub use array::{
 pub use cast::cast;
 pub use decl::{RowidKind, declare, of_column, of_decl, view_column_types};
 pub use holdfast_types::desc::{array_of, element_of, is_vector};
+pub use holdfast_types::lsn::{lsn_text, parse_lsn};
 pub use input::{input, instant_text, instant_us, invalid as invalid_input};
-pub use lsn::{lsn_text, parse_lsn};
 pub use names::{PG_TYPES, PgType, by_name, by_oid, format_type, from_ast, type_name};
 pub use output::{output, text_of};
 pub use sql_type::{Category, Type, more, numeric_modifier};

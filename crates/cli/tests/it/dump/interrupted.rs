@@ -94,6 +94,41 @@ async fn a_killed_restore_is_not_served_and_begins_again() {
     assert!(bed.restore_fails("restored", &[]).contains("is not empty"));
 }
 
+/// The first thing that a restore does: it has not even looked for dumps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restore_that_is_killed_at_its_first_step_is_not_served() {
+    let scratch = tempfile::TempDir::new().unwrap();
+    let (dumps, dir) = (scratch.path().join("dumps"), scratch.path().join("restored"));
+    let (from, data) = (dumps.to_str().unwrap(), dir.to_str().unwrap());
+    // The list of dumps waits at a pipe in place of a manifest.
+    std::fs::create_dir_all(dumps.join("dumps")).unwrap();
+    let pipe = dumps.join("dumps/20261123T185415069Z-0000000004004000-f933acccea17c7ec.hfd");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let restore = ["restore", "--from", from, "--data", data];
+    let mut killed = launch(&restore);
+    until("the directory is marked", async || dir.join("restoring").exists()).await;
+    assert!(killed.try_wait().unwrap().is_none());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let file = dumps.join("f.db").display().to_string();
+    std::fs::write(&file, "").unwrap();
+    for refused in [
+        &["serve", "--data", data, "--listen", "127.0.0.1:0"][..],
+        &["import", &file, "--data", data, "--database", "f"],
+        &["check", "--data", data],
+    ] {
+        let said = crate::node::refuses(refused);
+        assert!(said.contains("a restore that did not complete") && said.contains("holdfast restore"), "{said}");
+        let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["restoring"], "{refused:?}");
+    }
+    // A refused restore leaves nothing of its own.
+    std::fs::remove_file(&pipe).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert!(crate::node::refuses(&restore).contains("has no dump"));
+    assert!(!dir.exists());
+}
+
 /// Chunks of a dump that is under way are not removed, although no manifest names them yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dump_under_way_keeps_its_chunks() {

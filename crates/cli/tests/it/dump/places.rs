@@ -19,9 +19,15 @@ async fn two_servers_with_one_archive_and_one_place_never_mix() {
     bed.until_archived(&one).await;
     bed.until_archived(&two).await;
     let error = bed.restore_fails("restored", &[]);
-    assert!(error.contains("dumps of 2 trails") && error.contains("--trail"), "{error}");
+    assert!(error.contains("dumps of 2 trails"), "{error}");
     for (name, dump, expected) in [("one", &first, &expected.0), ("two", &second, &expected.1)] {
-        let (_, mut node) = bed.restore(name, &["--dump", dump["name"].as_str().unwrap()]);
+        let dump = dump["name"].as_str().unwrap();
+        let line = error.lines().find(|line| line.contains(dump)).unwrap_or_else(|| panic!("{error}"));
+        assert!(line.contains(": server ") && line.contains("databases holdfast, postgres"), "{line}");
+        // What the line begins with is the choice.
+        let choice: Vec<&str> = line.trim().split(':').next().unwrap().split(' ').collect();
+        let (restored, mut node) = bed.restore(name, &choice);
+        assert_eq!(restored["dump"], dump);
         node.start();
         assert_eq!(sum(&node).await, *expected);
         // Neither the last of the one nor of the other is forgotten.
@@ -49,8 +55,19 @@ async fn places_and_rules_that_are_not_given_are_refused() {
     assert!(fails(&["dump", "create", "--at", "127.0.0.1:1", "--to", bed.place()]).contains("127.0.0.1:1"));
     assert!(fails(&["dump", "forget", "--from", bed.place()]).contains("--keep-last"));
     assert!(fails(&["restore", "--from", bed.place(), "--data", &nowhere]).contains("has no dump"));
+    let archive = bed.archive.to_str().unwrap();
+    let link = bed.path("link");
+    std::os::unix::fs::symlink(archive, &link).unwrap();
+    for to in [archive, link.to_str().unwrap()] {
+        let said = fails(&["dump", "create", "--at", &at, "--to", to]);
+        assert!(said.contains("is the server's archive") && said.contains("Name another directory"), "{said}");
+    }
+    assert!(!bed.archive.join("chunks").exists() && !bed.archive.join("dumps").exists());
     let two = ["restore", "--from", bed.place(), "--data", &nowhere, "--to-lsn", "1", "--to-time", "2026-01-01 00:00"];
     assert_eq!(holdfast(&two).status.code(), Some(2));
+    let no_lsn = holdfast(&["restore", "--from", bed.place(), "--data", &nowhere, "--to-lsn", "0/x"]);
+    let said = String::from_utf8_lossy(&no_lsn.stderr);
+    assert!(no_lsn.status.code() == Some(2) && said.contains("0/34001000"), "{said}");
     // Only the mark of the killed attempt, if any: nothing was stored.
     assert_eq!(succeeds(&["dump", "list", "--from", bed.place(), "--json"]).trim(), "[]");
     let (first, second) = (bed.dump(), bed.dump());

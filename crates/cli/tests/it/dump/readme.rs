@@ -1,7 +1,7 @@
 //! README's "Bring a table back", as it stands there: its commands, in a shell.
 
 use super::bed::SMALL;
-use crate::node::{Node, asked, one, run, until};
+use crate::node::{Node, one, run};
 use std::path::Path;
 use std::process::Command;
 
@@ -40,8 +40,6 @@ async fn the_commands_of_readme_bring_a_table_back() {
     let (configure, _) = blocks[0].split_once("holdfast serve").unwrap();
     run_block(configure, scratch.path(), &node);
     node.start();
-    let dumps = "select coalesce(max(dump_count), 0) from holdfast_stat_dump";
-    until("the server has dumped itself", async || asked(&node, dumps).await != "0").await;
     run_block(&blocks[1], scratch.path(), &node);
     let client = node.connect().await;
     assert_eq!(one(&client, "select count(*) from pg_class where relname = 'orders'").await, "0");

@@ -16,6 +16,7 @@
 
 mod volume;
 
+use crate::api::new_history::RESTORING;
 use crate::background::recovery::{self, Boxcars, Survey};
 use crate::state::checkpoint_file::CheckpointFile;
 use crate::state::manifest::{self, Entry, Manifest};
@@ -84,6 +85,11 @@ pub enum CheckError {
     NotADirectory { dir: String },
     #[error("the directory {dir} does not exist; name a data directory with --data")]
     NoDirectory { dir: String },
+    #[error(
+        "the directory {dir} holds a restore that did not complete; run `holdfast restore` again, or remove the directory and \
+         restore into another one"
+    )]
+    Restoring { dir: String },
     #[error("cannot {what} {path}: {source}")]
     Io { what: &'static str, path: String, source: std::io::Error },
     #[error(transparent)]
@@ -121,6 +127,9 @@ pub fn check(dir: &Path, options: &Options) -> Result<CheckReport, CheckError> {
     };
     if !dir.exists() {
         return Err(CheckError::NoDirectory { dir: report.dir });
+    }
+    if !options.restoring && dir.join(RESTORING).exists() {
+        return Err(CheckError::Restoring { dir: report.dir });
     }
     if !trail_dir.is_dir() && !has_manifest {
         return Err(CheckError::NotADirectory { dir: report.dir });

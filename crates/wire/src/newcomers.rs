@@ -5,9 +5,9 @@
 //! there are at most `half_open_max` of them. When a further client connects, one is closed for it:
 //!
 //! - of the address that has most of them (of an IPv6 network of 64 bits, of a user of the Unix socket) the oldest;
-//! - after at least [`UNDISTURBED`], so that a crowd of honest clients that connect at once is not cut; until then new clients
-//!   wait in the system's queue. A client of another address does not wait when one address has more than half of the places;
-//! - and not before the server has waited that long for it: what a client has sent is read first, however late a busy server is.
+//! - after the server has waited for it for at least [`UNDISTURBED`], so that a crowd of honest clients that connect at once is not
+//!   cut, nor what they have sent left unread by a busy server; until then new clients wait in the system's queue;
+//! - at once for a client of another address when one address has more than half of the places.
 //!
 //! Failure: a client that is slower than the attack is quick is closed without a message; the log counts such connections.
 
@@ -52,12 +52,25 @@ impl Origin {
     }
 }
 
+/// Whether a connection has to make room for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leave {
+    No,
+    /// When the server has waited for its client for [`UNDISTURBED`].
+    Undisturbed,
+    Now,
+}
+
 struct Entry {
     origin: Origin,
     since: Instant,
-    leave: Arc<watch::Sender<bool>>,
-    /// It was asked to leave and has not yet.
-    leaving: bool,
+    leave: Arc<watch::Sender<Leave>>,
+}
+
+impl Entry {
+    fn is_leaving(&self) -> bool {
+        *self.leave.borrow() != Leave::No
+    }
 }
 
 #[derive(Default)]
@@ -80,7 +93,7 @@ pub(crate) struct Newcomers {
 pub(crate) struct Newcomer {
     all: Arc<Newcomers>,
     id: u64,
-    leave: Arc<watch::Sender<bool>>,
+    leave: Arc<watch::Sender<Leave>>,
     deadline: Instant,
     /// When the server first waited for this client.
     waits_since: OnceLock<Instant>,
@@ -122,10 +135,10 @@ impl Newcomers {
     }
 
     fn enter(self: &Arc<Newcomers>, state: &mut State, origin: Origin, limit: Duration) -> Newcomer {
-        let (since, leave) = (Instant::now(), Arc::new(watch::Sender::new(false)));
+        let (since, leave) = (Instant::now(), Arc::new(watch::Sender::new(Leave::No)));
         state.last += 1;
         let id = state.last;
-        state.all.insert(id, Entry { origin, since, leave: leave.clone(), leaving: false });
+        state.all.insert(id, Entry { origin, since, leave: leave.clone() });
         Newcomer { all: self.clone(), id, leave, deadline: since + limit, waits_since: OnceLock::new() }
     }
 }
@@ -137,7 +150,7 @@ impl State {
         self.all.values().for_each(|entry| *counts.entry(entry.origin).or_default() += 1);
         let most = counts.values().copied().max().unwrap_or(0);
         let is_crowd = |entry: &Entry| counts.get(&entry.origin) == Some(&most);
-        let Some(oldest) = self.all.values_mut().find(|entry| !entry.leaving && is_crowd(entry)) else {
+        let Some(oldest) = self.all.values().find(|entry| !entry.is_leaving() && is_crowd(entry)) else {
             return UNDISTURBED;
         };
         let at_once = most > max / 2 && oldest.origin != newcomer;
@@ -145,8 +158,7 @@ impl State {
         if age < UNDISTURBED && !at_once {
             return UNDISTURBED - age;
         }
-        oldest.leaving = true;
-        oldest.leave.send_replace(true);
+        oldest.leave.send_replace(if at_once { Leave::Now } else { Leave::Undisturbed });
         self.closed += 1;
         if self.reported.is_none_or(|at| at.elapsed() >= REPORT_PAUSE) {
             let closed = std::mem::take(&mut self.closed);
@@ -165,9 +177,12 @@ impl Newcomer {
     pub async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, LeftOut> {
         let undisturbed_until = *self.waits_since.get_or_init(Instant::now) + UNDISTURBED;
         let displaced = async {
-            // The sender is this connection's own.
-            let _ = self.leave.subscribe().wait_for(|leave| *leave).await;
-            tokio::time::sleep_until(undisturbed_until.into()).await;
+            let mut leave = self.leave.subscribe();
+            // The sender is this connection's own, so the wait does not fail.
+            let asked = leave.wait_for(|leave| *leave != Leave::No).await.map_or(Leave::Now, |leave| *leave);
+            if asked == Leave::Undisturbed {
+                tokio::time::sleep_until(undisturbed_until.into()).await;
+            }
         };
         tokio::select! {
             biased;
@@ -197,7 +212,7 @@ mod tests {
 
     /// Whether it was asked to leave.
     fn is_displaced(newcomer: &Newcomer) -> bool {
-        newcomer.all.state.lock().all[&newcomer.id].leaving
+        newcomer.all.state.lock().all[&newcomer.id].is_leaving()
     }
 
     #[tokio::test]

@@ -55,22 +55,30 @@ impl Acknowledged {
 
     fn write(self, dir: &Path) -> io::Result<()> {
         let text = format!("{} {}\n", self.epoch, self.lsn.0);
-        replace(&RealDisk::new(), &dir.join(NAME), text.as_bytes()).map_err(io::Error::from)
+        let path = dir.join(NAME);
+        let replaced = replace(&RealDisk::new(), &path, text.as_bytes()).map_err(io::Error::from);
+        replaced.map_err(|error| io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())))
+    }
+
+    /// Raises the mark to this one; a higher one stays.
+    fn raise(self, dir: &Path) -> io::Result<()> {
+        let is_lower = |mark: Acknowledged| (mark.epoch, mark.lsn) < (self.epoch, self.lsn);
+        if Acknowledged::read(dir)?.is_none_or(is_lower) { self.write(dir) } else { Ok(()) }
     }
 }
 
-/// Keeps the file of a master, which has begun, until `stop`.
+/// Raises the mark of a master, which has begun, until `stop`.
 pub async fn keep_acknowledged(engine: Engine, dir: PathBuf, mut stop: watch::Receiver<bool>) {
-    let (began, mut written) = (Acknowledged::read(&dir).ok().flatten().map_or(Lsn(0), |mark| mark.lsn), None);
+    let mut written = None;
     loop {
         let is_over = tokio::select! {
             () = tokio::time::sleep(WRITE_EVERY) => false,
             _ = stop.wait_for(|stop| *stop) => true,
         };
         let now = Acknowledged { epoch: engine.trail().epoch(), lsn: engine.reached_hot() };
-        if now.lsn > began && written != Some(now) {
+        if now.lsn > Lsn(0) && written != Some(now) {
             let dir = dir.clone();
-            match tokio::task::spawn_blocking(move || now.write(&dir)).await {
+            match tokio::task::spawn_blocking(move || now.raise(&dir)).await {
                 Ok(Ok(())) => written = Some(now),
                 Ok(Err(error)) => tracing::warn!("cannot record up to where commits were acknowledged: {error}"),
                 Err(error) => tracing::error!("the task that records what was acknowledged panicked: {error}"),
@@ -94,6 +102,12 @@ mod tests {
         mark.write(dir.path()).unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join(NAME)).unwrap(), "7 67190784\n");
         assert_eq!(Acknowledged::read(dir.path()).unwrap(), Some(mark));
+        // The first mark is the end of the trail, which may be higher than what has reached a standby by then.
+        Acknowledged { lsn: Lsn(5), ..mark }.raise(dir.path()).unwrap();
+        assert_eq!(Acknowledged::read(dir.path()).unwrap(), Some(mark));
+        let next = Acknowledged { epoch: Epoch(8), lsn: Lsn(5) };
+        next.raise(dir.path()).unwrap();
+        assert_eq!(Acknowledged::read(dir.path()).unwrap(), Some(next));
         for bad in ["", "7", "7 x", "x 7", "7 8 9"] {
             std::fs::write(dir.path().join(NAME), bad).unwrap();
             assert!(Acknowledged::read(dir.path()).is_err(), "{bad}");

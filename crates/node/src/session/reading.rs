@@ -106,7 +106,7 @@ impl NodeSession {
         let mut reply = client.lend_reply();
         reply.set_stream(Some(Box::new(move |full| send_chunk(&sender, full))));
         let timeout = self.settings.timeouts().statement;
-        // The thread begins when a cancel finds the target: also one that the statement itself asks for.
+        // The thread starts in `during`, which has set the target by then: a statement may cancel itself.
         let forward = async {
             let work = tokio::task::spawn_blocking(move || {
                 let done = work(&mut reply);
@@ -151,14 +151,12 @@ impl NodeSession {
             sink.reset();
         }
         let target = Target::Reader(reader.interrupt_handle());
-        // Spawned when it is awaited, as above.
-        let scan = async {
-            let scan = tokio::task::spawn_blocking(move || {
-                let ran = reader.run(0, &step, &mut sink);
-                (reader, ran.map(|()| sink))
-            });
-            scan.await
+        let work = move || {
+            let ran = reader.run(0, &step, &mut sink);
+            (reader, ran.map(|()| sink))
         };
+        // The thread starts in `during`, as in `on_thread`.
+        let scan = async { tokio::task::spawn_blocking(work).await };
         let timeout = self.settings.timeouts().statement;
         match self.canceller.during(target, timeout, scan).await {
             (Ok((reader, ran)), timed_out) => (Some(reader), ran.map_err(|e| with_reason(e, timed_out))),

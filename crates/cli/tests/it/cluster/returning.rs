@@ -94,7 +94,22 @@ async fn what_may_have_been_acknowledged_is_never_cut_by_itself() {
     assert!(!bed.node_a.dir.join("acknowledged").exists());
 }
 
-/// A master marks its epoch before it serves.
+/// Also one that no standby follows: it acknowledges at level local.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_marks_its_epoch_before_it_serves() {
+    let mut bed = Bed::start().await;
+    bed.b.kill();
+    bed.b.signal_server(Signal::KILL);
+    until("b is gone", async || bed.b.server().is_none()).await;
+    let mark = bed.node_a.dir.join("acknowledged");
+    let marked = || std::fs::read_to_string(&mark).ok()?.split_once(' ')?.0.parse::<u64>().ok();
+    let before = marked().expect("a is a master");
+    bed.a.signal_server(Signal::KILL);
+    until("a is the master again", async || bed.a.status()["record"]["epoch"].as_u64() > Some(before)).await;
+    run(&bed.node_a.connect_with(LOCAL).await, "create table t(id int primary key)").await;
+    assert_eq!(marked(), bed.a.status()["record"]["epoch"].as_u64());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_mark_of_its_last_epoch_nothing_is_cut_by_itself() {
     let mut bed = with_a_tail(&[]).await;

@@ -341,6 +341,7 @@ impl Sink<'_> {
         if !plan.plan.volumes.iter().map(|v| (v.volume, v.pages)).eq(of_link) {
             return Err(DumpError::Plan("its two lists of databases differ".to_owned()));
         }
+        // Settings that cannot be read name no archive; a server does not start with them.
         let archive = ConfiguredArchive::in_files(&plan.files).unwrap_or_default();
         if archive.is_in(self.shared.repository.place()) {
             return Err(DumpError::InArchive { place: self.shared.repository.place().to_owned() });

@@ -51,14 +51,17 @@ pub fn look(
     let began = Instant::now();
     let real = Arc::new(RealDisk::new());
     let at_work = AtWork::begin(&*real, options.dir)?;
-    let (choice, mut manifest, chain) = at_work.keep_if(&*real, look_up(repository, options))?;
+    let looked_up = look_up(repository, options).and_then(|(choice, manifest, chain)| {
+        // Files are made by the names in it.
+        BaseReceiver::check_plan(&manifest.head.plan)?;
+        Ok((choice, manifest, chain))
+    });
+    let (choice, mut manifest, chain) = at_work.keep_if(&*real, looked_up)?;
     let chain = chain.filter(|chain| !chain.objects.is_empty());
     if chain.is_none() {
         // A dump is of one moment, and its list of databases is: without a trail, nothing has to be applied before it is whole.
         (manifest.head.plan.whole_from, manifest.head.plan.listed_to) = (0, 0);
     }
-    // Files are made by the names in it.
-    BaseReceiver::check_plan(&manifest.head.plan)?;
     at_work.clear(&*real)?;
     let volumes = options.dir.join(VOLUMES);
     real.create_dir(&volumes).map_err(io_error("create", &volumes))?;

@@ -46,9 +46,10 @@ pub fn restore_part(
     let began = Instant::now();
     let disk = Arc::new(RealDisk::new());
     let at_work = AtWork::begin(&*disk, options.dir)?;
-    let (choice, whole, chain) = at_work.keep_if(&*disk, look_up(repository, options))?;
+    let looked_up =
+        look_up(repository, options).and_then(|(choice, whole, chain)| Ok((choice, only(whole, database)?, chain)));
+    let (choice, manifest, chain) = at_work.keep_if(&*disk, looked_up)?;
     let chain = chain.filter(|chain| !chain.objects.is_empty());
-    let manifest = only(whole, database)?;
     at_work.clear(&*disk)?;
     let receiver = BaseReceiver::begin(disk.clone(), options.dir, manifest.head.plan.clone())?;
     let laid = lay::lay(repository, &manifest, &choice.dump, &*disk, options, progress)?;

@@ -2,6 +2,7 @@
 
 use super::bed::{Bed, fill, launch, sum};
 use crate::node::{dump, holdfast, run, succeeds, until};
+use holdfast_seams::testing::Patience;
 use serde_json::Value;
 use std::process::Child;
 use std::time::Duration;
@@ -100,16 +101,23 @@ async fn a_restore_that_is_killed_at_its_first_step_is_not_served() {
     let scratch = tempfile::TempDir::new().unwrap();
     let (dumps, dir) = (scratch.path().join("dumps"), scratch.path().join("restored"));
     let (from, data) = (dumps.to_str().unwrap(), dir.to_str().unwrap());
-    // The list of dumps waits at a pipe in place of a manifest.
+    // To look at so many takes a while.
     std::fs::create_dir_all(dumps.join("dumps")).unwrap();
-    let pipe = dumps.join("dumps/20261123T185415069Z-0000000004004000-f933acccea17c7ec.hfd");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let restore = ["restore", "--from", from, "--data", data];
-    let mut killed = launch(&restore);
-    until("the directory is marked", async || dir.join("restoring").exists()).await;
-    assert!(killed.try_wait().unwrap().is_none());
-    killed.kill().unwrap();
-    killed.wait().unwrap();
+    for n in 0..2000 {
+        let name = format!("dumps/20261123T185415069Z-0000000004004000-{n:016x}.hfd");
+        std::fs::write(dumps.join(name), "not a dump").unwrap();
+    }
+    let (restore, mark) = (["restore", "--from", from, "--data", data], dir.join("restoring"));
+    let mut patience = Patience::new();
+    while !mark.exists() {
+        patience.look("a restore is killed at its first step");
+        let mut killed = launch(&restore);
+        while !mark.exists() && killed.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+    }
     let file = dumps.join("f.db").display().to_string();
     std::fs::write(&file, "").unwrap();
     for refused in [
@@ -123,8 +131,8 @@ async fn a_restore_that_is_killed_at_its_first_step_is_not_served() {
         assert_eq!(left, ["restoring"], "{refused:?}");
     }
     // A refused restore leaves nothing of its own.
-    std::fs::remove_file(&pipe).unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
+    std::fs::remove_dir_all(dumps.join("dumps")).unwrap();
     assert!(crate::node::refuses(&restore).contains("has no dump"));
     assert!(!dir.exists());
 }

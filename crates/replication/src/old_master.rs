@@ -15,8 +15,8 @@
 //!
 //! Epochs alone do not order the two, because each restart raises the epoch as a promotion does. What counts is the promotion:
 //! the operator has vouched that the old master is stopped, or has accepted that what only it has is lost. Which promotion was
-//! the later one stands in the masterships that each server has met ([`holdfast_standby::mastership`]): a server that hung while
-//! the master before it came back and took its place again still looks for that one as its old master when it continues.
+//! the later one is in the masterships that each server has met ([`holdfast_standby::mastership`]). A server that was frozen while
+//! its old master was promoted again still looks for that one as its old master when it continues.
 //!
 //! Address and name, a line each, are in the file `old_master` until then, so that the watch survives restarts.
 //!

@@ -100,7 +100,7 @@ mod tests {
             "copying (the link broke 2 times): 30 % (30.00 MiB of 100.00 MiB), 5.00 MiB/s, 14 seconds left"
         );
         assert!(line(&Progress { round: 1, ..done }, 30 << 20, Duration::ZERO).starts_with("verifying"));
-        // The first chunk of a small copy: it was said to take hours.
+        // The first chunk of a small copy says nothing about the rest.
         let first = Progress { compared_bytes: 4096, total_bytes: 20480, ..Progress::default() };
         assert_eq!(line(&first, 4096, Duration::from_secs(1)), "copying: 20 % (4.00 KiB of 20.00 KiB)");
     }

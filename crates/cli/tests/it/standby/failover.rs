@@ -380,8 +380,8 @@ async fn an_old_master_that_is_started_again_acknowledges_nothing_and_both_warn(
     assert_same(&pair.b, &pair.a).await;
 }
 
-/// A master that hung before it saw the one before it come back still looks for that one when it continues, and that one is master
-/// again by then.
+/// A master that was frozen before it saw its old master return still looks for that one when it continues; by then that one is the
+/// master again.
 #[tokio::test]
 async fn a_master_that_was_replaced_by_the_one_before_it_does_not_depose_that_one() {
     let mut pair = Pair::start("").await;

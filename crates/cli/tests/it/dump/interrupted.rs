@@ -3,9 +3,12 @@
 use super::bed::{Bed, fill, launch, sum};
 use crate::node::{dump, holdfast, run, succeeds, until};
 use holdfast_seams::testing::Patience;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::path::PathBuf;
 use std::process::Child;
 use std::time::Duration;
+use tempfile::TempDir;
 
 fn chunks(bed: &Bed) -> usize {
     let is_chunk = |name: &str| name.ends_with(".hfc");
@@ -95,30 +98,77 @@ async fn a_killed_restore_is_not_served_and_begins_again() {
     assert!(bed.restore_fails("restored", &[]).contains("is not empty"));
 }
 
-/// The first thing that a restore does: it has not even looked for dumps.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restore_that_is_killed_at_its_first_step_is_not_served() {
-    let scratch = tempfile::TempDir::new().unwrap();
-    let (dumps, dir) = (scratch.path().join("dumps"), scratch.path().join("restored"));
-    let (from, data) = (dumps.to_str().unwrap(), dir.to_str().unwrap());
-    // To look at so many takes a while.
-    std::fs::create_dir_all(dumps.join("dumps")).unwrap();
-    for n in 0..2000 {
-        let name = format!("dumps/20261123T185415069Z-0000000004004000-{n:016x}.hfd");
-        std::fs::write(dumps.join(name), "not a dump").unwrap();
-    }
-    let (restore, mark) = (["restore", "--from", from, "--data", data], dir.join("restoring"));
-    let mut patience = Patience::new();
-    while !mark.exists() {
-        patience.look("a restore is killed at its first step");
-        let mut killed = launch(&restore);
-        while !mark.exists() && killed.try_wait().unwrap().is_none() {
-            std::thread::yield_now();
+/// A place where a restore looks for dumps for a while, and finds none.
+struct Unreadable {
+    dumps: PathBuf,
+    dir: PathBuf,
+    mark: PathBuf,
+    _scratch: TempDir,
+}
+
+impl Unreadable {
+    fn make() -> Unreadable {
+        let scratch = TempDir::new().unwrap();
+        let (dumps, dir) = (scratch.path().join("dumps"), scratch.path().join("restored"));
+        std::fs::create_dir_all(dumps.join("dumps")).unwrap();
+        for n in 0..2000 {
+            let name = format!("dumps/20261123T185415069Z-0000000004004000-{n:016x}.hfd");
+            std::fs::write(dumps.join(name), "not a dump").unwrap();
         }
+        let mark = dir.join("restoring");
+        Unreadable { dumps, dir, mark, _scratch: scratch }
+    }
+
+    fn restore(&self) -> [&str; 5] {
+        ["restore", "--from", self.dumps.to_str().unwrap(), "--data", self.dir.to_str().unwrap()]
+    }
+
+    /// A restore that has just marked its directory.
+    fn marked(&self) -> Child {
+        let mut patience = Patience::new();
+        loop {
+            patience.look("a restore is seen that has marked its directory");
+            let mut child = launch(&self.restore());
+            while child.try_wait().unwrap().is_none() {
+                if self.mark.exists() {
+                    return child;
+                }
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Dumps that go away when the mark is there are not found.
+#[test]
+fn a_restore_marks_its_directory_before_it_looks_for_dumps() {
+    let place = Unreadable::make();
+    let (there, away) = (place.dumps.join("dumps"), place.dumps.join("away"));
+    let mut patience = Patience::new();
+    let mut said = String::new();
+    // It may have looked before it was frozen.
+    while !said.contains("has no dump") {
+        patience.look("the dumps are looked for after the mark");
+        let child = place.marked();
+        kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+        std::fs::rename(&there, &away).unwrap();
+        kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+        said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+        std::fs::rename(&away, &there).unwrap();
+    }
+    assert!(!place.dir.exists(), "a refused restore leaves nothing of its own");
+}
+
+#[test]
+fn a_restore_that_is_killed_at_its_first_step_is_not_served() {
+    let place = Unreadable::make();
+    while !place.mark.exists() {
+        let mut killed = place.marked();
         killed.kill().unwrap();
         killed.wait().unwrap();
     }
-    let file = dumps.join("f.db").display().to_string();
+    let (dir, data) = (&place.dir, place.dir.to_str().unwrap());
+    let file = place.dumps.join("f.db").display().to_string();
     std::fs::write(&file, "").unwrap();
     for refused in [
         &["serve", "--data", data, "--listen", "127.0.0.1:0"][..],
@@ -127,14 +177,9 @@ async fn a_restore_that_is_killed_at_its_first_step_is_not_served() {
     ] {
         let said = crate::node::refuses(refused);
         assert!(said.contains("a restore that did not complete") && said.contains("holdfast restore"), "{said}");
-        let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["restoring"], "{refused:?}");
     }
-    // A refused restore leaves nothing of its own.
-    std::fs::remove_dir_all(&dir).unwrap();
-    std::fs::remove_dir_all(dumps.join("dumps")).unwrap();
-    assert!(crate::node::refuses(&restore).contains("has no dump"));
-    assert!(!dir.exists());
 }
 
 /// Chunks of a dump that is under way are not removed, although no manifest names them yet.

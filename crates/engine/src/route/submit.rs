@@ -3,6 +3,7 @@
 //! | its statements | way |
 //! |---|---|
 //! | all bounded | to the writer, in a batch with others |
+//! | any, while an exclusive transaction has the writer, if the client allows any order | a branch, where it waits for that one's lock |
 //! | a schema change, advisory locks, row locks with NOWAIT, SKIP LOCKED or a limit | a branch |
 //! | one whose expressions are not known to be cheap: functions, or long parameters of functions | a branch |
 //! | one slow one, if the client allows any order | a branch first, the writer if it grows too large |
@@ -17,6 +18,7 @@ use crate::state::submission::{OnCompletion, Submission};
 use crate::statement::model::{Class, Report, Step};
 use holdfast_types::{Cost, LockWait, RowLock, SqlResult};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Runs a one-message transaction. `done` is called when its answer may be sent.
 pub fn submit(database: &Arc<DatabaseState>, submission: Submission, done: OnCompletion) -> SqlResult<u64> {
@@ -26,6 +28,7 @@ pub fn submit(database: &Arc<DatabaseState>, submission: Submission, done: OnCom
     }
     let sole = !submission.steps.iter().all(Step::is_bounded);
     let request = Request { id, submission, merge: None, done, sole, lock_owner: None };
+    let waits = request.submission.any_order && database.only_writer.load(Ordering::Acquire);
     let waits_its_own_way = |l: &RowLock| l.wait != LockWait::Wait || l.limit.is_some();
     let on_a_branch = |r: &Report| r.advisory || r.row_locks.iter().any(waits_its_own_way);
     // Tables with triggers and virtual tables need the exclusive writer: a branch would find that out at the first row.
@@ -33,7 +36,7 @@ pub fn submit(database: &Arc<DatabaseState>, submission: Submission, done: OnCom
     let computes = |s: &Step| s.stmt.cost == Cost::Unbounded || (s.stmt.class.is_bounded() && !s.is_bounded());
     let on_a_branch = |s: &Step| s.stmt.class == Class::Ddl || on_a_branch(&s.stmt.report) || computes(s);
     let several = request.submission.steps.len() > 1;
-    if request.submission.steps.iter().any(on_a_branch) || (side_by_side && several) {
+    if waits || request.submission.steps.iter().any(on_a_branch) || (side_by_side && several) {
         one_message::on_a_branch(database, request);
     } else if side_by_side {
         one_message::beside_others(database, request);

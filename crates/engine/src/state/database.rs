@@ -63,6 +63,8 @@ pub struct DatabaseState {
     map: RwLock<Published>,
     /// The batch that published the present schema: nothing that may write begins on an older snapshot.
     pub schema_number: Arc<AtomicU64>,
+    /// An exclusive transaction has the writer: others wait on a branch for the database's lock.
+    pub only_writer: AtomicBool,
     /// To the writer; removed when the database is closed.
     pub queue: RwLock<Option<Sender<WriterCommand>>>,
     readers: Mutex<Vec<Connection>>,
@@ -120,6 +122,7 @@ impl DatabaseState {
             readable: ReadableSchema::default(),
             map: RwLock::default(),
             schema_number: Arc::default(),
+            only_writer: AtomicBool::new(false),
             queue: RwLock::new(None),
             readers: Mutex::default(),
             ids: Arc::default(),

@@ -11,6 +11,7 @@
 //! | makes the record larger than can be reserved | rolled back to (RULE 7) | truncated | 53100 |
 //! | rolls back the whole transaction (RULE 10) | gone | gone | error; all the others run again |
 
+use super::commands::Commands;
 use super::connection::Writer;
 use super::merge;
 use super::publish::{Answer, Failed};
@@ -18,7 +19,6 @@ use crate::state::lock_owner::LockOwner;
 use crate::state::queue::{Request, WriterCommand};
 use crate::state::submission::Completion;
 use crate::statement::run::ended_by_itself;
-use crossbeam_channel::Receiver;
 use holdfast_store::capture::flush_virtual_tables;
 use holdfast_types::record::{Author, BatchBuilder};
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -62,19 +62,17 @@ struct Finished {
 }
 
 impl Writer {
-    /// Runs `first` and what is queued behind it; returns the command that ended the batch, if one did.
-    pub(super) fn run_batch(&mut self, first: Request, queue: &Receiver<WriterCommand>) -> Option<WriterCommand> {
+    /// Runs `first` and the bounded requests behind it.
+    pub(super) fn run_batch(&mut self, first: Request, commands: &mut Commands) {
         let started = Instant::now();
         if let Err(e) = self.begin() {
             let answer =
                 answer(Finished { request: first, result: Err(e), failed_step: 0, last_insert_rowid: None }, 0);
-            self.answer_without_batch(vec![answer]);
-            return None;
+            return self.answer_without_batch(vec![answer]);
         }
         let mut record = self.begin_record();
         let mut taken = Taken::default();
         let mut next = Some(first);
-        let mut after = None;
         let mut more = false;
         while let Some(request) = next.take() {
             record = self.take_in(request, record, &mut taken);
@@ -85,21 +83,26 @@ impl Writer {
                 more = true;
                 break;
             }
-            match queue.try_recv().ok() {
+            match commands.try_next() {
                 Some(WriterCommand::Run(request)) if !request.sole => next = Some(request),
-                other => after = other,
+                Some(other) => {
+                    commands.put_back(other);
+                    more = true;
+                    break;
+                }
+                None => {}
             }
         }
         let branches = self.on.lock().registering;
-        self.nothing_else = !more && !branches && after.is_none() && taken.finished.len() <= WRITTEN_BY_MAIN_MAX;
+        self.nothing_else = !more && !branches && taken.finished.len() <= WRITTEN_BY_MAIN_MAX;
         let by_itself = self.nothing_else;
         self.close_batch(record, taken, started);
         self.nothing_else = false;
         // Requests that came while MAIN itself was writing; without this two clients would always alternate, a sync each.
-        if by_itself && !queue.is_empty() {
-            self.database.engine.trail.commits_behind(queue.len());
+        let behind = commands.len();
+        if by_itself && behind > 0 {
+            self.database.engine.trail.commits_behind(behind);
         }
-        after
     }
 
     /// Runs one request; if it rolled everything back, runs the others again without it.

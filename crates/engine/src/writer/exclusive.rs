@@ -13,6 +13,7 @@
 //! Before its first answer everything published earlier must be durable: from then on it reads MAIN's own state, and
 //! no other transaction writes until it ends (guarantee 2).
 
+use super::commands::Commands;
 use super::connection::Writer;
 use super::publish::Answer;
 use crate::state::database::closed;
@@ -30,6 +31,7 @@ use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
 use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// An open savepoint of the client.
@@ -41,10 +43,16 @@ struct Savepoint {
 
 impl Writer {
     /// Serves one exclusive transaction from begin to end.
-    pub(super) fn run_exclusive(&mut self, begin: Begin) {
+    pub(super) fn run_exclusive(&mut self, begin: Begin, commands: &mut Commands) {
         if begin.granted.is_closed() {
             return;
         }
+        self.database.only_writer.store(true, Ordering::Release);
+        self.serve_exclusive(begin, commands);
+        self.database.only_writer.store(false, Ordering::Release);
+    }
+
+    fn serve_exclusive(&mut self, begin: Begin, commands: &mut Commands) {
         // Dropped on every path, after the rows it has locked are published or undone and before the answer is sent.
         let lock_owner = begin.lock_owner;
         let mut savepoints = Vec::new();
@@ -70,7 +78,7 @@ impl Writer {
         }
         let started = Instant::now();
         loop {
-            match begin.requests.recv_timeout(begin.idle_timeout) {
+            match self.next_request(&begin.requests, begin.idle_timeout, commands) {
                 Ok(ExclusiveRequest::Commit { done, sink, level, author }) => {
                     return self.commit_exclusive(started, (level, author.as_deref()), done, sink, lock_owner);
                 }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | run a request of bounded statements | runs it, and the bounded requests queued behind it, as one batch ([`batch`]) |
 //! | run any other request | runs it as a batch of its own ([`sole_request`]) |
-//! | begin | serves one exclusive transaction until it ends ([`exclusive`]) |
+//! | begin | serves one exclusive transaction until it ends ([`exclusive`]); others wait elsewhere ([`commands`]) |
 //! | participate | commits together with the MAINs of other databases ([`participant`]) |
 //! | prepare, finish prepared | keeps a prepared transaction as rows, or ends it ([`prepared`]) |
 //! | vacuum | compacts the database's file ([`vacuum`]) |
@@ -23,6 +23,7 @@
 //! on its own when memory or disk fail, RULE 10), all the other requests run again.
 
 mod batch;
+mod commands;
 mod connection;
 mod exclusive;
 mod fragments;

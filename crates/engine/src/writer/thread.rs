@@ -1,11 +1,11 @@
 //! The writer's thread: takes commands from one queue, first in first out.
 
+use super::commands::Commands;
 use super::connection::{GiveBack, Writer};
 use super::prepared::restore;
 use crate::state::database::DatabaseState;
 use crate::state::error::OpenError;
 use crate::state::queue::WriterCommand;
-use crossbeam_channel::Receiver;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -22,21 +22,13 @@ impl Drop for EndsWithMain {
 }
 
 /// Serves the queue until it is stopped.
-fn serve(mut writer: Writer, queue: &Receiver<WriterCommand>) {
+fn serve(mut writer: Writer, mut commands: Commands) {
     let _guard = EndsWithMain;
-    let mut next = None;
-    loop {
-        let command = match next.take() {
-            Some(command) => command,
-            None => match queue.recv() {
-                Ok(command) => command,
-                Err(_) => break,
-            },
-        };
+    while let Ok(command) = commands.next() {
         match command {
             WriterCommand::Run(request) if request.sole => writer.run_sole(request),
-            WriterCommand::Run(request) => next = writer.run_batch(request, queue),
-            WriterCommand::Begin(begin) => writer.run_exclusive(begin),
+            WriterCommand::Run(request) => writer.run_batch(request, &mut commands),
+            WriterCommand::Begin(begin) => writer.run_exclusive(begin, &mut commands),
             WriterCommand::Participate(participant) => writer.participate(participant),
             WriterCommand::Prepare { request, level, done } => writer.prepare_transaction(request, level, done),
             WriterCommand::FinishPrepared { request, level, done } => writer.finish_prepared(&request, level, done),
@@ -52,7 +44,7 @@ pub fn start(database: &Arc<DatabaseState>, give_back: GiveBack) -> Result<JoinH
     restore(database, &mut writer)?;
     let (sender, queue) = crossbeam_channel::unbounded();
     let thread = std::thread::Builder::new().name(format!("main-{}", database.id));
-    let thread = thread.spawn(move || serve(writer, &queue)).map_err(|source| OpenError::Io {
+    let thread = thread.spawn(move || serve(writer, Commands::new(queue))).map_err(|source| OpenError::Io {
         what: "start a thread for",
         path: database.volume().store().path().to_owned(),
         source,

@@ -1,6 +1,6 @@
 //! SERIALIZABLE transactions block other sessions only while they write, and not indefinitely.
 
-use super::bed::Committer;
+use super::bed::{Committer, pid};
 use crate::server::{Running, one, run, state, until};
 use tokio_postgres::error::SqlState;
 
@@ -106,4 +106,37 @@ async fn a_busy_database_does_not_starve_them() {
         }
     }
     assert_eq!((one(&client, "select v from t").await.as_str(), conflicts), ("10", 10));
+}
+
+/// Those that wait for the only writer wait as for any lock.
+#[tokio::test]
+async fn victims_obey_timeouts_and_cancels_and_show_whom_they_wait_for() {
+    let server = Running::start();
+    let (writer, watcher) = (server.connect().await, server.connect().await);
+    run(&writer, "create table t (id int primary key)").await;
+    run(&writer, "begin isolation level serializable; insert into t values (1)").await;
+    let victim = server.connect().await;
+    run(&victim, "set lock_timeout = '50ms'").await;
+    assert_eq!(state(&victim, "insert into t values (2)").await, Some(SqlState::LOCK_NOT_AVAILABLE));
+    run(&victim, "set lock_timeout = 0; set statement_timeout = '50ms'").await;
+    assert_eq!(state(&victim, "insert into t values (3)").await, Some(SqlState::QUERY_CANCELED));
+    run(&victim, "set statement_timeout = 0").await;
+    let (blocker, pid) = (pid(&writer).await, pid(&victim).await);
+    for ends in [Some(SqlState::QUERY_CANCELED), None] {
+        let waits = victim.simple_query("insert into t values (4)");
+        let others = async {
+            let blocked = format!(
+                "select wait_event_type || ' ' || array_to_string(pg_blocking_pids(pid), ',') from pg_stat_activity where pid = {pid}"
+            );
+            let waits_for = format!("Lock {blocker}");
+            until("the victim waits", async || one(&watcher, &blocked).await == waits_for).await;
+            match &ends {
+                Some(_) => run(&watcher, &format!("select pg_cancel_backend({pid})")).await,
+                None => run(&writer, "commit").await,
+            }
+        };
+        let (waited, ()) = tokio::join!(waits, others);
+        assert_eq!(waited.err().and_then(|e| e.code().cloned()), ends);
+    }
+    assert_eq!(one(&watcher, "select string_agg(id::text, ',' order by id) from t").await, "1,4");
 }

@@ -73,8 +73,10 @@ fn advice(address: SocketAddr, why: io::ErrorKind) -> String {
     }
 }
 
-/// Threads that each worker has for slow work: scans, DDL on databases. Requests wait when all threads are busy.
-const BLOCKING_THREADS_MAX: usize = 16;
+/// Threads that each worker may have for slow work (scans, DDL on databases) beyond one for each session. With fewer than
+/// sessions, statements that sleep, or whose clients do not read, would keep all other sessions' scans waiting. Threads
+/// without work end after 10 s.
+const SPARE_THREADS: usize = 16;
 
 /// Listening sockets, not yet serving.
 pub struct Server {
@@ -201,7 +203,7 @@ fn start_worker<F: SessionFactory>(number: usize, shared: Arc<Shared<F>>) -> Res
     let counter = connections.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .max_blocking_threads(shared.limits.connections_max.saturating_add(SPARE_THREADS))
         .build()
         .map_err(ServerError::Thread)?;
     let thread = std::thread::Builder::new()

@@ -146,7 +146,7 @@ impl Engine {
             let begun = floor.lock().begin_archive(&*disk, dir, (recovered.first, recovered.end));
             begun.map_err(io("note the archive's position in"))?;
         }
-        let tasks = Tasks::start().map_err(io("start a thread for"))?;
+        let tasks = Tasks::start(options.branch_statements_max).map_err(io("start a thread for"))?;
         let engine = Arc::new(EngineState::new(options, dir, trail, manifest, local, floor, tasks, aside.is_some()));
         failing.get_or_init(|| Arc::downgrade(&engine));
         let registry = Arc::new(Registry::default());

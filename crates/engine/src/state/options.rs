@@ -75,6 +75,9 @@ pub struct Options {
     /// Row and key locks of one transaction, about 200 bytes each; with more it waits until it is the only writer, and
     /// continues without locks.
     pub branch_locks_max: usize,
+    /// Statements that run on branches at the same time, each on a thread of its own; further ones wait. A caller with
+    /// sessions gives each of them one, because statements may sleep.
+    pub branch_statements_max: usize,
     /// The longest pause between two statements of an interactive transaction that blocks all other writers.
     pub idle_in_transaction_timeout: Duration,
     pub site: SiteId,
@@ -117,6 +120,7 @@ impl Default for Options {
             transaction_bytes_max: 1 << 30,
             prewrite_bytes_min: 8 << 20,
             branch_locks_max: 2_000_000,
+            branch_statements_max: 512,
             idle_in_transaction_timeout: Duration::from_secs(5),
             site: SiteId(1),
             standby: false,

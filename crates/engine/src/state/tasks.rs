@@ -4,17 +4,15 @@ use std::future::Future;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-/// Scans that run at the same time; others wait for their turn.
-const SCANS_MAX: usize = 32;
-
 /// A runtime of the engine's own, so that the library needs no runtime of its caller.
 pub struct Tasks(Option<Runtime>);
 
 impl Tasks {
-    pub fn start() -> std::io::Result<Tasks> {
+    /// `statements_max`: statements on branches that run at the same time; others wait for their turn.
+    pub fn start(statements_max: usize) -> std::io::Result<Tasks> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
-            .max_blocking_threads(SCANS_MAX)
+            .max_blocking_threads(statements_max)
             .thread_name("holdfast-tasks")
             .enable_time()
             .build()?;

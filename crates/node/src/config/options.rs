@@ -5,6 +5,9 @@ use holdfast_archive::Keys;
 use holdfast_engine::{ArchiveKeep, BeyondKeep, CommitDelay, Options};
 use std::time::Duration;
 
+/// Statements on branches beyond one for each session: the server's own.
+const SPARE_STATEMENTS: usize = 16;
+
 impl Config {
     /// The engine's options.
     pub fn options(&self) -> Options {
@@ -19,6 +22,7 @@ impl Config {
             boxcar_requests_max: self.boxcar_requests_max,
             transaction_bytes_max: self.transaction_bytes_max,
             branch_locks_max: self.branch_locks_max,
+            branch_statements_max: self.connections_max.saturating_add(SPARE_STATEMENTS),
             standby_keep_bytes_max: self.standby_keep_bytes_max,
             idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
             archive: self.archive_keep(),

@@ -39,6 +39,15 @@ impl Drop for Committer {
     }
 }
 
+/// Runs the statement, which must end while other sessions do nothing.
+pub async fn ends(server: &Running, sql: &str) {
+    let client = server.connect().await;
+    let text = sql.to_owned();
+    let statement = tokio::spawn(async move { client.batch_execute(&text).await });
+    until("the statement ends", async || statement.is_finished()).await;
+    statement.await.unwrap().unwrap();
+}
+
 /// The process number of a session.
 pub async fn pid(client: &Client) -> String {
     one(client, "select pg_backend_pid()").await

@@ -5,4 +5,6 @@ mod memory;
 mod network;
 mod raw;
 mod serializable;
+mod stop;
+mod threads;
 mod writer;

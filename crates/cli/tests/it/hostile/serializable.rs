@@ -1,19 +1,10 @@
 //! SERIALIZABLE transactions block other sessions only while they write, and not indefinitely.
 
-use super::bed::{Committer, pid};
+use super::bed::{Committer, ends, pid};
 use crate::server::{Running, one, run, state, until};
 use tokio_postgres::error::SqlState;
 
 const CONFLICT: Option<SqlState> = Some(SqlState::T_R_SERIALIZATION_FAILURE);
-
-/// Runs the statement, which must end while other sessions do nothing.
-async fn ends(server: &Running, sql: &str) {
-    let client = server.connect().await;
-    let text = sql.to_owned();
-    let statement = tokio::spawn(async move { client.batch_execute(&text).await });
-    until("the statement ends", async || statement.is_finished()).await;
-    statement.await.unwrap().unwrap();
-}
 
 #[tokio::test]
 async fn a_session_that_only_reads_blocks_no_writer() {

@@ -2,7 +2,7 @@
 //! `cargo xtask isolation` prints which
 //! isolation anomalies can happen, `cargo xtask kill-test` kills a loaded server again and again and looks for lost rows,
 //! `cargo xtask power-cut` does the same with a disk that forgets, `cargo xtask failover-test` with a master that has a
-//! standby to take its place, `cargo xtask fuzz` feeds the readers with nonsense, `cargo xtask peer-faults`
+//! standby to take its place, `cargo xtask put-back-test` with directories that are replaced by older copies, `cargo xtask fuzz` feeds the readers with nonsense, `cargo xtask peer-faults`
 //! measures what other databases do about each fault, `cargo xtask layers` looks for imports that go the wrong way.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
@@ -24,6 +24,7 @@ mod paired;
 mod paths;
 mod peer_faults;
 mod power_cut;
+mod put_back;
 mod recorder;
 mod rules;
 mod server;
@@ -95,6 +96,8 @@ enum Command {
     PowerCut(power_cut::Arguments),
     /// Takes servers away from a loaded group, promotes another one, brings the lost one back, and looks for what was lost
     FailoverTest(failover::Arguments),
+    /// Puts older copies of a master's directory back, and looks for what was acknowledged
+    PutBackTest(put_back::Arguments),
     /// Switches over under load and measures the gap and what clients see
     Switchover(switchover::Arguments),
     /// Feeds what reads files, messages and statements with seeded mutations of small corpora
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
         Command::KillTest { rounds, clients, seed, server } => kill_test::command(rounds, clients, seed, server),
         Command::PowerCut(arguments) => power_cut::command(arguments),
         Command::FailoverTest(arguments) => failover::command(arguments),
+        Command::PutBackTest(arguments) => put_back::command(arguments),
         Command::Switchover(arguments) => switchover::command(arguments),
         Command::Fuzz(arguments) => fuzz::command(&arguments),
         Command::Layers(arguments) => layers::command(&arguments),

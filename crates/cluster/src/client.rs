@@ -42,7 +42,7 @@ const TICK: Duration = Duration::from_millis(25);
 struct Shared {
     dir: RuntimeDir,
     identity: Identity,
-    page: ProgressPage,
+    page: Mutex<ProgressPage>,
     lease: Mutex<Lease>,
     held: watch::Sender<bool>,
     record: watch::Sender<Option<Arc<Record>>>,
@@ -65,13 +65,24 @@ impl Shared {
     fn tell_progress(&self) {
         let trail = self.trail.lock().clone();
         let Some(trail) = trail else {
-            self.page.sync_began(None);
-            return self.page.trail(0, 0);
+            let page = self.page.lock();
+            page.sync_began(None);
+            return page.trail(0, 0);
         };
         let end = trail.end();
         let under_way = trail.sync_under_way().map(|lasts| lasts.as_nanos() as u64);
-        self.page.sync_began(under_way.map(|lasts| boot_ns().saturating_sub(lasts)));
-        self.page.trail(end.epoch.0, end.lsn);
+        let page = self.page.lock();
+        page.sync_began(under_way.map(|lasts| boot_ns().saturating_sub(lasts)));
+        page.trail(end.epoch.0, end.lsn);
+    }
+
+    /// Makes the page again if it was removed: the supervisor knows the server by it.
+    fn restore_page(&self) {
+        match self.page.lock().restore(self.dir.path(), self.identity) {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!("the page progress in {} was removed; made again", self.dir.path().display()),
+            Err(error) => tracing::debug!("{error}"),
+        }
     }
 }
 
@@ -107,7 +118,7 @@ impl Client {
         let shared = Arc::new(Shared {
             dir,
             identity,
-            page,
+            page: Mutex::new(page),
             lease: Mutex::new(Lease::new(Epoch(0), Arc::new(BootClock))),
             held: watch::Sender::new(false),
             record: watch::Sender::new(None),
@@ -132,12 +143,12 @@ impl Client {
 
     /// Clients can connect from now on.
     pub fn is_ready(&self) {
-        self.shared.page.state(ServerState::Ready);
+        self.shared.page.lock().state(ServerState::Ready);
     }
 
     /// The server stops.
     pub fn stops(&self) {
-        self.shared.page.state(ServerState::Stopping);
+        self.shared.page.lock().state(ServerState::Stopping);
     }
 
     fn ask<T: Send + 'static>(
@@ -167,7 +178,7 @@ fn tick(shared: &Shared) {
         tracing::debug!("the tick has no real-time priority: {error}");
     }
     loop {
-        shared.page.tick(boot_ns());
+        shared.page.lock().tick(boot_ns());
         std::thread::sleep(TICK);
     }
 }

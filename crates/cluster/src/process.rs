@@ -11,8 +11,13 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::ffi::OsString;
+use std::fs::DirEntry;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// In `include/linux/sched.h`.
 const PF_EXITING: u64 = 0x4;
@@ -127,6 +132,35 @@ impl Process {
     }
 }
 
+/// The other processes that have a file open, as far as this user may see their descriptors. Reads all of `/proc`.
+pub fn users_of(path: &Path) -> io::Result<Vec<Identity>> {
+    let wanted = std::fs::metadata(path)?;
+    let is_it = |fd: io::Result<DirEntry>| {
+        let found = fd.and_then(|fd| std::fs::metadata(fd.path()));
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino()))
+    };
+    let mut users = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let entry = entry?;
+        let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(pid) = pid.filter(|pid| *pid != std::process::id()) else { continue };
+        // Another user's process, or one that has ended meanwhile.
+        let Ok(mut fds) = std::fs::read_dir(entry.path().join("fd")) else { continue };
+        if fds.any(is_it)
+            && let Some(stat) = Stat::of(pid)?
+        {
+            users.push(Identity { pid, start: stat.start });
+        }
+    }
+    Ok(users)
+}
+
+/// The arguments that a process was started with; none if it has ended.
+pub fn arguments_of(pid: u32) -> Vec<OsString> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).map(|argument| OsString::from_vec(argument.to_vec())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,5 +188,24 @@ mod tests {
         child.wait().unwrap();
         assert!(Process::open(identity).unwrap().is_none() && process.has_ended().unwrap());
         assert!(process.stat().unwrap().is_none() && process.signal(Signal::TERM).is_err());
+    }
+    #[test]
+    fn the_users_of_a_file_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        std::fs::write(&path, "").unwrap();
+        assert!(users_of(&path).unwrap().is_empty(), "not this process");
+        let file = std::fs::File::open(&path).unwrap();
+        let mut child = Command::new("cat").stdin(file).stdout(Stdio::piped()).spawn().unwrap();
+        // It ends when it has read the file, and stays until it is waited for.
+        let mut other = Command::new("sleep").arg("600").stdin(std::fs::File::open(&path).unwrap()).spawn().unwrap();
+        let identity = Identity::of_child(other.id()).unwrap();
+        child.wait().unwrap();
+        assert_eq!(users_of(&path).unwrap(), [identity]);
+        assert_eq!(arguments_of(other.id()).last(), Some(&OsString::new()), "each ends with a zero byte");
+        assert_eq!(arguments_of(other.id())[..2], ["sleep", "600"]);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(users_of(&path).unwrap().is_empty() && users_of(&dir.path().join("none")).is_err());
     }
 }

@@ -3,6 +3,8 @@
 //! The kernel says which user is at the other end: only the supervisor's own user and root are admitted, and both ends check
 //! that. The directory alone (mode 0700) would keep other users out; the check holds if its mode is changed.
 //!
+//! A file that was removed is made again: the supervisor looks for it.
+//!
 //! Failure: another user's connection is closed before anything is read from it, with a warning.
 
 use crate::error::ClusterError;
@@ -11,23 +13,49 @@ use crate::runtime_dir::RuntimeDir;
 use holdfast_control::ControlError;
 use holdfast_seams::socket_owner::is_operator;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
 /// How long a command waits for the supervisor's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Opens the socket. What an earlier supervisor left there is replaced: this one has the control directory's lock.
-pub fn listen(dir: &RuntimeDir) -> Result<UnixListener, ClusterError> {
-    let path = dir.socket();
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(ClusterError::io("remove", &path)(error)),
-        _ => {}
+/// The supervisor's end of the socket.
+pub struct Socket {
+    listener: UnixListener,
+    /// Device and number of its file.
+    file: (u64, u64),
+}
+
+impl Socket {
+    /// Opens the socket. What an earlier supervisor left there is replaced: this one has the control directory's lock.
+    pub fn listen(dir: &RuntimeDir) -> Result<Socket, ClusterError> {
+        let path = dir.socket();
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(ClusterError::io("remove", &path)(error));
+            }
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path).map_err(ClusterError::io("listen on", &path))?;
+        let protected = std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600));
+        protected.map_err(ClusterError::io("protect", &path))?;
+        let file = file_of(dir).ok_or_else(|| ClusterError::io("examine", &path)(io::ErrorKind::NotFound.into()))?;
+        Ok(Socket { listener, file })
     }
-    let listener = UnixListener::bind(&path).map_err(ClusterError::io("listen on", &path))?;
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(ClusterError::io("protect", &path))?;
-    Ok(listener)
+
+    pub async fn accept(&self) -> io::Result<UnixStream> {
+        Ok(self.listener.accept().await?.0)
+    }
+
+    /// Whether its file is still there: without it no process can connect.
+    pub fn is_there(&self, dir: &RuntimeDir) -> bool {
+        file_of(dir) == Some(self.file)
+    }
+}
+
+fn file_of(dir: &RuntimeDir) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(dir.socket()).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// The other end's process, if it belongs to this process's user or to root.

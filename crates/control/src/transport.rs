@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use holdfast_seams::socket_owner::{is_operator, owner};
+use holdfast_seams::socket_owner::{OtherEnd, is_operator, other_end};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -127,10 +127,12 @@ impl Transport for TcpTransport {
 
 /// Refuses a connection whose other end does not belong to the user that runs this process, nor to root.
 fn refuse_other_users(stream: &TcpStream) -> io::Result<()> {
-    let uid = owner(stream.peer_addr()?, stream.local_addr()?);
-    if uid.is_some_and(is_operator) {
-        return Ok(());
-    }
+    let uid = match other_end(stream.peer_addr()?, stream.local_addr()?) {
+        OtherEnd::User(uid) if is_operator(uid) => return Ok(()),
+        OtherEnd::Closed => return Err(io::ErrorKind::ConnectionReset.into()),
+        OtherEnd::User(uid) => Some(uid),
+        OtherEnd::Unknown => None,
+    };
     let error = "the other end does not belong to the user that runs this process, nor to root";
     tracing::warn!(?uid, "control plane: connection refused: {error}");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, error))
@@ -191,6 +193,29 @@ mod tests {
         assert!(client.connect("b".parse().unwrap()).await.is_err());
         inn.write_all(b"hello").await.unwrap();
         out.read_exact(&mut bytes).await.unwrap();
+    }
+
+    /// As after a stop of the process, in which the clients have given up.
+    #[tokio::test]
+    async fn a_connection_that_was_closed_is_no_connection_of_another_user() {
+        let server = TcpTransport::bind("127.0.0.1:0", BTreeMap::new(), None).unwrap();
+        let given_up = TcpStream::connect(server.address()).await.unwrap();
+        let from = given_up.local_addr().unwrap();
+        drop(given_up);
+        // A busy kernel hands the end over a little later.
+        while other_end(from, server.address()) != OtherEnd::Closed {
+            tokio::task::yield_now().await;
+        }
+        let refused = server.accept().await.unwrap().await.err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionReset);
+        // The other way round: the member that was asked ends.
+        let node: NodeId = "a".parse().unwrap();
+        let members = BTreeMap::from([(node, server.address().to_string())]);
+        let client = TcpTransport::bind("127.0.0.1:0", members, None).unwrap();
+        let mut out = client.connect(node).await.unwrap();
+        drop(server.accept().await.unwrap().await.unwrap());
+        let ended = out.read_u8().await.unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset);
     }
 
     /// A program of another user of this machine; it ends with this value.

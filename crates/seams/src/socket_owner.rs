@@ -25,6 +25,9 @@
 //! | 12 | expiry, queues |
 //! | 4 + 4 | user, inode |
 //!
+//! A socket that is not found is looked for again. An end that has closed is told from one whose user cannot be found by this
+//! process's own end, which is not established then either.
+//!
 //! Failure: `None`, and the connection is not trusted. Source: linux/inet_diag.h, sock_diag(7).
 
 use rustix::fd::OwnedFd;
@@ -46,6 +49,9 @@ const ANSWER_BYTES_MAX: usize = 4096;
 /// The largest `/proc/net/tcp` that is read: some 400,000 sockets.
 const PROC_BYTES_MAX: u64 = 64 << 20;
 
+/// How often a socket is looked for: sockets that come and go while `/proc/net/tcp` is read may hide a line of it.
+const LOOKS: usize = 3;
+
 /// An established socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owned {
@@ -65,6 +71,31 @@ pub fn owner(client: SocketAddr, server: SocketAddr) -> Option<u32> {
     if !client.ip().is_loopback() || !server.ip().is_loopback() || client.is_ipv4() != server.is_ipv4() {
         return None;
     }
+    (0..LOOKS).find_map(|_| look(client, server))
+}
+
+/// Whose the other end of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherEnd {
+    User(u32),
+    /// It has closed the connection, so it has no owner any more. A process that was stopped finds many such connections, whose
+    /// clients have given up, when it continues.
+    Closed,
+    /// It is not on this machine's loopback, or the kernel does not say.
+    Unknown,
+}
+
+/// Finds out whose the other end of this process's own connection is.
+pub fn other_end(peer: SocketAddr, own: SocketAddr) -> OtherEnd {
+    match owner(peer, own) {
+        Some(uid) => OtherEnd::User(uid),
+        // This process's own end is found as long as it is established, which it is until the other end closes.
+        None if peer.ip().to_canonical().is_loopback() && owner(own, peer).is_none() => OtherEnd::Closed,
+        None => OtherEnd::Unknown,
+    }
+}
+
+fn look(client: SocketAddr, server: SocketAddr) -> Option<u32> {
     let found = ask_kernel(client, server).or_else(|error| {
         tracing::debug!("inet_diag: {error}; reading /proc/net/tcp");
         read_proc(client, server)
@@ -249,6 +280,59 @@ mod tests {
                 assert_eq!(read_proc(from, to).unwrap(), None, "{listen} {connect}");
             }
         }
+    }
+
+    /// Connects again and again in several threads, and calls this with both ends of each connection while they live.
+    fn many(connections: usize, look: impl Fn(SocketAddr, SocketAddr) + Sync) {
+        const THREADS: usize = 8;
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+                    for _ in 0..connections {
+                        let _client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+                        let (accepted, from) = server.accept().unwrap();
+                        look(from, accepted.local_addr().unwrap());
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn both_ends_are_found_while_other_sockets_come_and_go() {
+        many(200, |client, server| {
+            assert_eq!(owner(client, server), Some(own()));
+            assert_eq!(other_end(server, client), OtherEnd::User(own()));
+        });
+    }
+
+    /// A busy kernel hands the end of a connection over to its other end a little later.
+    fn until_closed(peer: SocketAddr, own: SocketAddr) {
+        let began = std::time::Instant::now();
+        while other_end(peer, own) != OtherEnd::Closed {
+            assert!(began.elapsed().as_secs() < 60, "{:?}", other_end(peer, own));
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_closed_is_told_from_one_of_another_user() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        let (own, peer) = (client.local_addr().unwrap(), server.local_addr().unwrap());
+        // It is established, and no process has accepted it yet.
+        assert_eq!(other_end(peer, own), OtherEnd::Unknown);
+        let (accepted, _) = server.accept().unwrap();
+        assert_eq!(other_end(peer, own), OtherEnd::User(super::tests::own()));
+        drop(accepted);
+        until_closed(peer, own);
+        // A client that has given up before the server comes to its connection.
+        drop(TcpStream::connect(peer).unwrap());
+        let (accepted, from) = server.accept().unwrap();
+        until_closed(from, accepted.local_addr().unwrap());
+        let far: SocketAddr = "192.0.2.1:5".parse().unwrap();
+        assert_eq!(other_end(far, far), OtherEnd::Unknown);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use crate::identity::{Identity, Tip};
 use crate::limits::LinkOptions;
 use crate::link::{Link, Stream, check_name};
 use crate::master::{Master, Peer};
-use crate::message::{Hello, Message, Wants, Welcome};
+use crate::message::{Answer, Hello, Message, Wants, Welcome};
 use crate::pairing;
 use crate::refusal::{Reason, Refusal};
 use crate::ship;
@@ -154,6 +154,7 @@ impl Hub {
         identity: &Identity,
     ) -> Result<(), LinkError> {
         let mut first = true;
+        let mut held: Option<Lsn> = None;
         let start = loop {
             let asked = link.answer().await;
             if let Err(LinkError::Refused(refusal)) = &asked
@@ -167,7 +168,14 @@ impl Hub {
                     if std::mem::take(&mut first) {
                         remember(&mut self.state.lock().ends, &hello.name, tip.lsn);
                     }
-                    let answer = link.busy(self.options.heartbeat, source::answer(&*self.master, tip)).await?;
+                    let mut answer = link.busy(self.options.heartbeat, source::answer(&*self.master, tip)).await?;
+                    if answer == Answer::Yes && held.is_none_or(|held| tip.lsn < held) {
+                        // A node that only compares, to rejoin, follows from here on later: what it needs is kept until then.
+                        self.master.hold(&hello.name, tip.lsn, true)?;
+                        held = Some(tip.lsn);
+                        // It may have been recycled before it was held.
+                        answer = link.busy(self.options.heartbeat, source::answer(&*self.master, tip)).await?;
+                    }
                     link.writer.send(&Message::Answer(answer)).await?;
                 }
                 Message::Start(tip) => break tip,

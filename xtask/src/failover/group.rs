@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use tokio::runtime::Runtime;
 
 use crate::failover::advice::{Advice, Named, find};
 use crate::failover::fault::Setup;
@@ -12,7 +13,7 @@ use crate::failover::node::{Node, Start, Until, Witness};
 use crate::failover::{Level, settings};
 use crate::paths;
 use crate::power_cut::remove_left_behind;
-use crate::recorder::DATABASE;
+use crate::recorder::{DATABASE, connect};
 use crate::server::Address;
 
 /// Longer than a standby takes to connect and to catch up here; only one that never does meets it.
@@ -26,6 +27,21 @@ const PARTED: &str = "but it agrees with the master only up to";
 
 /// How often a promotion that names another server is followed before the test gives up.
 const ADVICE_MAX: usize = 4;
+
+/// How long a rolled-back master without a control plane has to meet its standby. A standby tries every 5 s.
+const MEETS_MAX: Duration = Duration::from_secs(20);
+
+/// Longer than a server takes to answer a read.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Longer than a server that stops answering takes to log why.
+const REASON_MAX: Duration = Duration::from_secs(1);
+
+/// How often a rolled-back master is asked whether it answers.
+const ASK: Duration = Duration::from_millis(100);
+
+/// Longer than a group takes to elect a leader of Raft in the place of one that is frozen.
+pub const ELECTION: Duration = Duration::from_secs(2);
 
 /// Where the unsafe disks are mounted, in the scratch directory.
 const MOUNTS: [&str; 3] = ["n1-mount", "n2-mount", "n3-mount"];
@@ -254,6 +270,53 @@ impl Group {
         if self.setup.has_control() { self.wait_until_in_sync_set() } else { Ok(()) }
     }
 
+    /// Without a control plane a rolled-back master learns of its state when a standby connects. What its log says then, if it
+    /// stops answering; `None` if it continues to answer.
+    pub fn until_silent(&mut self, master: usize, runtime: &Runtime) -> anyhow::Result<Option<String>> {
+        let started = Instant::now();
+        while started.elapsed() < MEETS_MAX {
+            let node = &mut self.nodes[master];
+            let address = node.address;
+            let read = async {
+                let client = connect(&address.hosts(), DATABASE).await?;
+                client.simple_query("SELECT count(*) FROM ack").await.context("reading")
+            };
+            let answers = runtime.block_on(async { matches!(tokio::time::timeout(ANSWER_MAX, read).await, Ok(Ok(_))) });
+            if !answers || !node.is_running() {
+                // The reason follows in the log.
+                std::thread::sleep(REASON_MAX);
+                return Ok(Some(node.log_since_start()));
+            }
+            std::thread::sleep(ASK);
+        }
+        Ok(None)
+    }
+
+    /// Lets the master's member lead Raft: another one that leads is frozen until the group has elected again.
+    pub fn until_master_leads(&mut self) -> anyhow::Result<()> {
+        let started = Instant::now();
+        while started.elapsed() < FOLLOWS_WAIT_MAX {
+            let leader = self.status()?["control"]["leader"].as_str().map(str::to_owned);
+            let other = self.nodes.iter().position(|node| Some(node.name) == leader.as_deref());
+            match (leader, other) {
+                (Some(_), Some(node)) if node == self.master => return self.wait_until_equal(),
+                (Some(_), Some(node)) => {
+                    self.nodes[node].running()?.hang()?;
+                    std::thread::sleep(ELECTION);
+                    self.nodes[node].running()?.resume()?;
+                }
+                (Some(_), None) => self.witness.as_ref().context("there is no witness")?.freeze_for(ELECTION)?,
+                (None, _) => std::thread::sleep(LOOK),
+            }
+        }
+        bail!("the master does not lead Raft")
+    }
+
+    fn status(&self) -> anyhow::Result<serde_json::Value> {
+        let status = self.command(&["standby", "status", "--at", &self.nodes[self.master].at(), "--json"])?;
+        serde_json::from_str(&status).context("the status")
+    }
+
     /// How often a member was admitted again, so that all three vote, as far as the logs say.
     pub fn admissions(&self) -> usize {
         let logs = self.nodes.iter().map(Node::log_text).chain(self.witness.iter().map(Witness::log_text));
@@ -276,8 +339,7 @@ impl Group {
     fn wait_until_in_sync_set(&self) -> anyhow::Result<()> {
         let started = Instant::now();
         loop {
-            let status = self.command(&["standby", "status", "--at", &self.nodes[self.master].at(), "--json"])?;
-            let status: serde_json::Value = serde_json::from_str(&status).context("the status")?;
+            let status = self.status()?;
             let set = status["control"]["sync_set"].as_array().map_or(0, Vec::len);
             if set == self.nodes.len() && (self.setup == Setup::Witness || status["control"]["quorum"] == 1) {
                 return Ok(());

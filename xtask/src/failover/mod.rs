@@ -48,10 +48,14 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::ValueEnum;
 
-use crate::failover::fault::{Fault, Setup};
+use crate::failover::fault::Fault;
 use crate::kill_test::fresh_seed;
 use crate::{server, tools};
 
+pub use bed::ended;
+pub use fault::Setup;
+pub use group::{ELECTION, Group};
+pub use node::{Node, Start, Until};
 pub use table::Totals;
 
 /// What the answer to a commit waits for: `level` of holdfast.toml.

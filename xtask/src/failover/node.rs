@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use holdfast_unsafe_disk::{Options, UnsafeDisk};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::server::{Address, Holdfast, is_ready};
 
@@ -235,6 +236,13 @@ impl Witness {
 
     pub fn log_text(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn freeze_for(&self, time: Duration) -> anyhow::Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::STOP).context("freezing the witness")?;
+        std::thread::sleep(time);
+        kill_process(pid, Signal::CONT).context("continuing the witness")
     }
 
     /// What shows that it has failed: panics in its log, or its end.

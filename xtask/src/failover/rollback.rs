@@ -9,8 +9,6 @@
 //! A server that refuses is started a second time, as a service manager does, and has to refuse again. The test does what the
 //! refusal says and then looks whether everything is there.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context as _, bail};
 use tokio::runtime::Runtime;
 
@@ -20,25 +18,12 @@ use crate::failover::group::Settled;
 use crate::failover::node::{Start, Until};
 use crate::failover::rounds::Found;
 use crate::kill_test::{ACKNOWLEDGED_MIN, Random};
-use crate::recorder::{DATABASE, connect};
-
-/// How long a rolled-back master without a control plane has to meet its standby. A standby tries every 5 s.
-const MEETS_MAX: Duration = Duration::from_secs(20);
 
 /// What a refusal says that recognizes the older copy.
 const ROLLED_BACK: &str = "put back from";
 
 /// What a refusal says when the control directory is older, too.
 const NEW_MEMBER: &str = "control away";
-
-/// Longer than a server takes to answer a read.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
-
-/// Longer than a server that stops answering takes to log why.
-const REASON_MAX: Duration = Duration::from_secs(1);
-
-/// How often a rolled-back master is asked whether it answers.
-const LOOK: Duration = Duration::from_millis(100);
 
 impl Bed {
     pub fn roll_back_master(
@@ -61,7 +46,9 @@ impl Bed {
         self.group.nodes[master].put_back()?;
         let said = match self.group.start_warily(master, Until::Answers)? {
             Start::Refuses(said) => Some(said),
-            Start::Serves => self.until_it_refuses(master, runtime)?,
+            // Only without a control plane may it find out later.
+            Start::Serves if self.plan.setup.has_control() => None,
+            Start::Serves => self.group.until_silent(master, runtime)?,
         };
         match said {
             Some(said) => self.do_what_it_says(master, said, found),
@@ -100,31 +87,6 @@ impl Bed {
             Start::Serves => self.group.promote_as_told(standby, Some(standby)),
             Start::Refuses(said) => self.do_what_it_says(standby, said, found),
         }
-    }
-
-    /// Without a control plane a rolled-back master learns of its state when a standby connects. What its log says then, if it
-    /// stops answering; `None` if it continues to answer.
-    fn until_it_refuses(&mut self, master: usize, runtime: &Runtime) -> anyhow::Result<Option<String>> {
-        if self.plan.setup.has_control() {
-            return Ok(None);
-        }
-        let started = Instant::now();
-        while started.elapsed() < MEETS_MAX {
-            let node = &mut self.group.nodes[master];
-            let address = node.address;
-            let read = async {
-                let client = connect(&address.hosts(), DATABASE).await?;
-                client.simple_query("SELECT count(*) FROM ack").await.context("reading")
-            };
-            let answers = runtime.block_on(async { matches!(tokio::time::timeout(ANSWER_MAX, read).await, Ok(Ok(_))) });
-            if !answers || !node.is_running() {
-                // The reason follows in the log.
-                std::thread::sleep(REASON_MAX);
-                return Ok(Some(node.log_since_start()));
-            }
-            std::thread::sleep(LOOK);
-        }
-        Ok(None)
     }
 
     /// How many acknowledged transactions the server does not show.

@@ -24,7 +24,7 @@ use anyhow::bail;
 use crate::findings::{Expectations, Findings};
 use crate::server::{Address, Holdfast, Postgres};
 use crate::tally::{Outcome, Tally};
-use crate::{failover, kill_test, layers, paths, power_cut, rules, tools};
+use crate::{failover, kill_test, layers, paths, power_cut, put_back, rules, tools};
 
 /// One suite: its name, what it is for, what it needs, and how it runs.
 struct Suite {
@@ -159,6 +159,13 @@ const SUITES: &[Suite] = &[
         row: Row::OwnServers,
         run: failover,
     },
+    Suite {
+        name: "put-back",
+        about: "an older copy of a master's directory put back, two rounds of each set-up",
+        needs: &["psql"],
+        row: Row::OwnServers,
+        run: put_back,
+    },
 ];
 
 /// What the suites share: the binary, both servers, the expectations and the results.
@@ -267,6 +274,17 @@ fn failover(bench: &mut Bench) -> anyhow::Result<()> {
         println!("{table}");
         let outcome = if totals.is_clean() { Outcome::Passed } else { Outcome::Failed(table) };
         bench.tally.add("failover", name, outcome);
+    }
+    Ok(())
+}
+
+/// A round with each way of copying; `cargo xtask put-back-test` does the rest.
+fn put_back(bench: &mut Bench) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 2;
+    for setup in put_back::Setup::ALL {
+        let totals = put_back::run(&bench.binary()?, setup, ROUNDS, 20, kill_test::fresh_seed())?;
+        let outcome = if totals.is_clean() { Outcome::Passed } else { Outcome::Failed(totals.line()) };
+        bench.tally.add("put-back", setup.name(), outcome);
     }
     Ok(())
 }

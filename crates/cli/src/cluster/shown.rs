@@ -58,6 +58,9 @@ fn status_text(status: &Value) -> String {
             _ => format!("server: {}, pid {}{how}", text(&server["state"]), text(&server["pid"])),
         });
     }
+    if let Value::String(why) = &server["lacks"] {
+        lines.push(format!("warning: {why}"));
+    }
     lines.push(match record {
         Value::Null => "group: no record yet; all three nodes must be reachable once".to_owned(),
         record => format!(

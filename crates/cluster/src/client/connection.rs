@@ -132,6 +132,7 @@ async fn wait(shared: &Shared, jobs: &mut mpsc::UnboundedReceiver<Job>, asked: &
             },
         }
     }
+    shared.restore_page();
     shared.tell_held();
     shared.tell_progress();
     asked.give_up(false);
@@ -187,6 +188,7 @@ async fn speak(
                 shared.tell_progress();
             }
             _ = trail.tick() => {
+                shared.restore_page();
                 send_trail(shared, &mut sent, &send);
                 asked.give_up(false);
                 if reader.0.is_finished() && inbox.is_empty() {

@@ -136,6 +136,24 @@ mod tests {
     }
 
     #[test]
+    fn a_progress_page_that_was_removed_is_made_again_with_its_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut page = ProgressPage::create(dir.path(), SERVER).unwrap();
+        page.tick(5);
+        page.trail(3, 44);
+        page.state(ServerState::Ready);
+        assert!(!page.restore(dir.path(), SERVER).unwrap(), "it is there");
+        std::fs::remove_file(dir.path().join("progress")).unwrap();
+        assert!(page.restore(dir.path(), SERVER).unwrap());
+        page.tick(6);
+        let seen = Progress::open(dir.path()).unwrap();
+        assert_eq!((seen.server(), seen.tick_ns(), seen.trail()), (SERVER, 6, Some((3, 44))));
+        assert_eq!(seen.state(), ServerState::Ready);
+        std::fs::remove_dir_all(dir.path()).unwrap();
+        assert!(!page.restore(dir.path(), SERVER).unwrap(), "there is no directory");
+    }
+
+    #[test]
     fn torn_foreign_and_changed_pages_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let lease = GrantorPage::create(dir.path(), Epoch(7), SERVER).unwrap();

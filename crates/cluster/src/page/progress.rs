@@ -10,6 +10,8 @@
 //!    104      8  state: 0 starting, 1 ready for clients, 2 stopping
 //! ```
 //!
+//! A page whose file was removed is made again by the server, with the same words.
+//!
 //! Failure: a server that died leaves its last words; pid and start time tell whether it lives.
 
 use super::map::{Map, WriteMap};
@@ -41,6 +43,20 @@ pub struct ProgressPage(WriteMap);
 impl ProgressPage {
     pub fn create(dir: &Path, server: Identity) -> Result<ProgressPage, ClusterError> {
         create(&dir.join(NAME), Head { magic: MAGIC, epoch: 0, server }).map(ProgressPage)
+    }
+
+    /// Makes the page again if its file was removed; `true`: it has been made.
+    pub fn restore(&mut self, dir: &Path, server: Identity) -> Result<bool, ClusterError> {
+        // Without the directory there is no supervisor that could read it.
+        if !dir.exists() || dir.join(NAME).exists() {
+            return Ok(false);
+        }
+        let new = ProgressPage::create(dir, server)?;
+        for word in [TICK, SYNC, EPOCH, DURABLE, STATE] {
+            new.0.store(word, self.0.load(word));
+        }
+        *self = new;
+        Ok(true)
     }
 
     pub fn tick(&self, boot_ns: u64) {

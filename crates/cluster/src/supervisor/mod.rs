@@ -9,6 +9,7 @@
 //! | start | then |
 //! |---|---|
 //! | the server in `progress` lives, by pidfd and start time | it is adopted, stopped or not, and the lease of its open page is renewed |
+//! | there is no such page, and a server of this supervisor has the trail ([`orphan`]) | it is adopted; without its lease page a master is ended and started again |
 //! | it does not | its pages are closed for good, its lease is released; when the trail's lock is free a server is started |
 //!
 //! Failure: a failed disk of the control directory ends the process, as it ends a server's in-process member: the server
@@ -16,6 +17,7 @@
 
 mod events;
 mod failover;
+mod orphan;
 mod pages;
 mod pulse;
 mod remote_trail;
@@ -30,7 +32,7 @@ use crate::mark::marked;
 use crate::moment::unix_ms;
 use crate::process::Identity;
 use crate::runtime_dir::RuntimeDir;
-use crate::socket;
+use crate::socket::Socket;
 use events::{Events, Kind};
 use holdfast_control::{
     Config, ControlError, ControlHandle, ControlNode, LeaseTerms, Machinery, NodeId, Role, Secure, TcpTransport,
@@ -73,6 +75,8 @@ struct State {
     starts: u64,
     /// Why no server runs.
     waits: Option<String>,
+    /// Why the server that runs answers nothing.
+    lacks: Option<String>,
 }
 
 /// A running supervisor.
@@ -155,9 +159,9 @@ impl Supervisor {
         let (Some(terminate), Some(interrupt)) = (signals.next(), signals.next()) else { return Ok(()) };
         let (mut terminate, mut interrupt) =
             (terminate.map_err(io("wait for signals in"))?, interrupt.map_err(io("wait for signals in"))?);
-        let listener = socket::listen(&self.dir)?;
+        let socket = Socket::listen(&self.dir)?;
         let adopted = self.adopt();
-        let accepting = tokio::spawn(requests::accept(self.clone(), listener));
+        let accepting = tokio::spawn(requests::accept(self.clone(), socket));
         let notifying = tokio::spawn(systemd::notify(self.clone()));
         let telling = tokio::spawn(failover::tell_successors(self.clone()));
         ready();

@@ -15,22 +15,25 @@
 use super::Supervisor;
 use super::events::Kind;
 use super::remote_trail::{Questions, RemoteTrail};
+use crate::error::ClusterError;
 use crate::message::{
     self, Ask, Caller, Done, Failure, ToServer, ToSupervisor, TrailState, VERSION, Welcome, WelcomeNode, promotion,
 };
 use crate::process::Identity;
-use crate::socket::admitted;
+use crate::socket::{Socket, admitted};
 use holdfast_control::{Change, ComparedTrail, ControlError, ControlPlane, NodeId, Promotion, Quorum};
 use holdfast_types::Epoch;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
 /// How often Raft's leader is looked at.
 const LEADER_EVERY: Duration = Duration::from_millis(250);
+/// How often the socket's file is looked for.
+const SOCKET_EVERY: Duration = Duration::from_millis(250);
 /// How long a connection may take to say what it is.
 const HELLO_MAX: Duration = Duration::from_secs(5);
 /// How many messages wait for a server that does not read, because it is stopped.
@@ -38,19 +41,28 @@ const OUTGOING_MAX: usize = 256;
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Takes connections until the task is aborted.
-pub async fn accept(supervisor: Arc<Supervisor>, listener: UnixListener) {
+pub async fn accept(supervisor: Arc<Supervisor>, mut socket: Socket) {
     let mut number = 0;
+    let mut looks = tokio::time::interval(SOCKET_EVERY);
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                number += 1;
-                drop(tokio::spawn(serve(supervisor.clone(), stream, number)));
-            }
-            Err(error) => {
-                // No descriptor is free, for example.
-                tracing::warn!("a connection to the supervisor cannot be accepted: {error}");
-                tokio::time::sleep(RETRY).await;
-            }
+        tokio::select! {
+            accepted = socket.accept() => match accepted {
+                Ok(stream) => {
+                    number += 1;
+                    drop(tokio::spawn(serve(supervisor.clone(), stream, number)));
+                }
+                Err(error) => {
+                    // No descriptor is free, for example.
+                    tracing::warn!("a connection to the supervisor cannot be accepted: {error}");
+                    tokio::time::sleep(RETRY).await;
+                }
+            },
+            _ = looks.tick() => if !socket.is_there(&supervisor.dir) {
+                match supervisor.listen_again() {
+                    Ok(new) => socket = new,
+                    Err(error) => tracing::warn!("the supervisor's socket is missing: {error}"),
+                }
+            },
         }
     }
 }
@@ -207,7 +219,16 @@ impl SessionOf {
 }
 
 impl Supervisor {
-    fn is_its_server(&self, identity: Identity) -> bool {
+    /// Makes the runtime directory, if it is missing, and the socket in it.
+    fn listen_again(&self) -> Result<Socket, ClusterError> {
+        self.dir.create()?;
+        let socket = Socket::listen(&self.dir)?;
+        let path = self.dir.socket();
+        self.events.warn(Kind::Pages, format!("{} was removed, and has been made again", path.display()));
+        Ok(socket)
+    }
+
+    pub(super) fn is_its_server(&self, identity: Identity) -> bool {
         self.state.lock().server.as_ref().is_some_and(|server| server.identity == identity)
     }
 

@@ -37,9 +37,10 @@ impl Supervisor {
     }
 
     fn server_status(&self) -> Value {
-        let (server, starts, waits, is_connected) = {
+        let (server, starts, waits, lacks, is_connected) = {
             let state = self.state.lock();
-            (state.server.clone(), state.starts, state.waits.clone(), state.connection.is_some())
+            let (waits, lacks) = (state.waits.clone(), state.lacks.clone());
+            (state.server.clone(), state.starts, waits, lacks, state.connection.is_some())
         };
         let Some(server) = server else { return json!({ "state": "none", "starts": starts, "waits": waits }) };
         // A page that is not there yet is of a server that has just been started.
@@ -60,6 +61,7 @@ impl Supervisor {
             "since_unix_ms": server.since_unix_ms,
             "adopted": server.is_adopted,
             "connected": is_connected,
+            "lacks": lacks,
             "starts": starts,
             "tick_age_ms": progress.as_ref().map(|progress| age_ms(progress.tick_ns())),
             "sync_age_ms": progress.as_ref().and_then(Progress::sync_began_ns).map(age_ms),

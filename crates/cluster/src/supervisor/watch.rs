@@ -8,12 +8,13 @@
 //! | SIGTERM of the supervisor | the server gets it as well, and has stopped when the supervisor ends |
 //!
 //! Before a start the trail's lock must be free: only then no other server has the directory. A server that was started by a
-//! supervisor which died before it knew so is found by its page, and adopted.
+//! supervisor which died before it knew so is found by its page, or as the process that has the trail ([`super::orphan`]), and
+//! adopted.
 //!
 //! Failure: `/proc` that cannot be read for a moment is looked at again; the pidfd reports the end in any case.
 
 use super::events::Kind;
-use super::{Server, Supervisor, is_free};
+use super::{Server, Supervisor};
 use crate::moment::unix_ms;
 use crate::page::Progress;
 use crate::process::{Identity, Process};
@@ -69,20 +70,25 @@ impl Supervisor {
             }
             Err(error) => self.events.warn(Kind::Pages, error.to_string()),
         }
-        if self.pages.current().is_some() {
-            drop(tokio::spawn(self.clone().resume()));
+        match (self.pages.current().is_some(), server) {
+            (true, _) => drop(tokio::spawn(self.clone().resume())),
+            (false, Some(server)) => drop(tokio::spawn(self.clone().end_without_page(server))),
+            (false, None) => {}
         }
         found
     }
 
-    /// The server in the page `progress`, if that process lives.
+    /// The server of an earlier supervisor, if it lives: the one in the page `progress`, or without that the one that has the trail.
     fn running(&self) -> Option<Process> {
-        let progress = Progress::open(self.dir.path()).ok()?;
-        match Process::open(progress.server()) {
+        let in_page = Progress::open(self.dir.path()).ok().map(|progress| progress.server());
+        in_page.and_then(|server| self.open(server)).or_else(|| self.orphan().and_then(|server| self.open(server)))
+    }
+
+    pub(super) fn open(&self, server: Identity) -> Option<Process> {
+        match Process::open(server) {
             Ok(found) => found,
             Err(error) => {
-                self.events
-                    .warn(Kind::Process, format!("process {} cannot be examined: {error}", progress.server().pid));
+                self.events.warn(Kind::Process, format!("process {} cannot be examined: {error}", server.pid));
                 None
             }
         }
@@ -99,7 +105,7 @@ impl Supervisor {
     fn begins(&self, identity: Identity, is_adopted: bool) {
         let mut state = self.state.lock();
         state.server = Some(Server { identity, since_unix_ms: unix_ms(), is_adopted });
-        state.waits = None;
+        (state.waits, state.lacks) = (None, None);
         state.starts += u64::from(!is_adopted);
     }
 
@@ -141,9 +147,11 @@ impl Supervisor {
             self.adopted(&found);
             return Ok(found);
         }
-        if !is_free(&self.data.join("trail").join("lock")) {
-            return Err(format!("another process has the trail in {}", self.data.display()));
+        if !self.is_trail_free() {
+            return Err(self.describe_holder());
         }
+        // It may have been removed.
+        self.dir.create().map_err(|error| error.to_string())?;
         self.start_server().map_err(|error| format!("{} cannot be started: {error}", self.program.display()))
     }
 

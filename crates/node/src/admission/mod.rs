@@ -30,7 +30,7 @@ pub use share::{share_rules, take_rules};
 
 pub use decide::stored;
 use failures::Failures;
-use holdfast_seams::socket_owner;
+use holdfast_seams::socket_owner::{self, OtherEnd};
 use holdfast_standby::{Reason, Refusal};
 use sessions::Sessions;
 use std::path::Path;
@@ -84,19 +84,29 @@ impl Admission {
 /// Refuses a link over the clients' port that does not come from this machine, from the user that runs the server or from root.
 /// Other local users could otherwise copy every database.
 pub fn check_link(stream: &TcpStream) -> Result<(), Refusal> {
-    let uid = match (stream.peer_addr(), stream.local_addr()) {
-        (Ok(client), Ok(server)) => socket_owner::owner(client, server),
-        _ => None,
+    let found = match (stream.peer_addr(), stream.local_addr()) {
+        (Ok(client), Ok(server)) => socket_owner::other_end(client, server),
+        _ => OtherEnd::Unknown,
     };
-    let (reason, message) = match uid {
-        Some(uid) if socket_owner::is_operator(uid) => return Ok(()),
-        Some(uid) => {
+    let (reason, message) = match found {
+        OtherEnd::User(uid) if socket_owner::is_operator(uid) => return Ok(()),
+        OtherEnd::User(uid) => {
             (Reason::NotAdmitted, format!("user {uid} of the operating system may not do this at this server"))
         }
         // It may be known at the next attempt.
-        None => (Reason::Failed, "the server cannot find out which user of the operating system connects".to_owned()),
+        OtherEnd::Unknown => {
+            (Reason::Failed, "the server cannot find out which user of the operating system connects".to_owned())
+        }
+        // No one reads this.
+        OtherEnd::Closed => {
+            let gone = "the connection was closed before the server came to it";
+            return Err(Refusal::new(Reason::Failed, gone.to_owned(), ""));
+        }
     };
-    tracing::warn!(?uid, "refused a node's link: it does not come from the user that runs this server, nor from root");
+    tracing::warn!(
+        ?found,
+        "refused a node's link: it does not come from the user that runs this server, nor from root"
+    );
     let advice = "Run the command on the server's machine as the user that runs the server, or as root; or name the server's port \
                   for nodes (node_listen) and --certificates";
     Err(Refusal::new(reason, message, advice))

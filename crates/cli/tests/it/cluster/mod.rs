@@ -4,6 +4,7 @@ mod bed;
 mod demo;
 mod failover;
 mod file;
+mod removed;
 mod returning;
 mod rolled_back;
 mod supervisor;

@@ -1,8 +1,8 @@
 //! The master is lost: its standby takes its place, and it comes back as the standby of that.
 
 use crate::node::{
-    Pair, asked, assert_same, dump, holdfast, lost_files, one, refuses, rows, run, state, succeeds, until, until_equal,
-    until_followed,
+    LOCAL, Pair, asked, asked_with, assert_same, dump, holdfast, lost_files, one, refuses, rows, run, state, succeeds,
+    until, until_equal, until_followed,
 };
 use tokio_postgres::error::SqlState;
 
@@ -403,4 +403,32 @@ async fn a_master_that_was_replaced_by_the_one_before_it_does_not_depose_that_on
     .await;
     assert_eq!(pair.a.status_word("role"), "master");
     run(&pair.a.connect().await, "set holdfast.level = 'local'; insert into t values (2)").await;
+}
+
+/// Clients write while the node is brought back: more than the master would keep for itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_rejoining_node_needs_is_kept_until_it_follows() {
+    let mut pair = Pair::start("level = \"hot\"\nsegment_bytes = 4194304\nredo_bytes_max = 1048576").await;
+    asked(&pair.a, "create table if not exists t(id int primary key, v text)").await;
+    pair.until_equal().await;
+    pair.a.kill();
+    promote(&pair);
+    let client = pair.b.connect_with(LOCAL).await;
+    run(&client, "insert into t values (0, 'of the new master')").await;
+    let (from, data) = (pair.b.at(), pair.a.data().to_owned());
+    let said = succeeds(&["rejoin", "--from", &from, "--data", &data, "--name", "a"]);
+    assert!(!said.contains("copied again"), "{said}");
+    let kept = "select count(*) from holdfast_stat_standbys where name = 'a'";
+    assert_eq!(asked_with(&pair.b, LOCAL, kept).await, "1");
+    for id in 1..=120 {
+        run(&client, &format!("insert into t values ({id}, repeat('x', 1000000))")).await;
+    }
+    pair.a.start();
+    until("it follows, or cannot", async || {
+        pair.b.status().contains("\"streaming\"") || pair.a.log().contains("has recycled that part")
+    })
+    .await;
+    assert!(!pair.a.log().contains("has recycled that part"), "{}", pair.a.log());
+    until_followed(&pair.b, &pair.a).await;
+    assert_same(&pair.b, &pair.a).await;
 }

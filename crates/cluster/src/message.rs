@@ -111,6 +111,7 @@ pub enum Ask {
     },
     Status,
     Events,
+    Explain,
 }
 
 impl Ask {
@@ -142,6 +143,17 @@ pub enum Done {
     Link(Option<String>),
     Status(serde_json::Value),
     Events(Vec<Event>),
+    Explained(Explained),
+}
+
+/// Why the master is the master, and no other node is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Explained {
+    /// The node that leads the control plane and decides; none: the asked one reaches none.
+    pub leader: Option<NodeId>,
+    pub why: String,
+    /// The nodes with data, and what keeps each from being the next master; empty: nothing does.
+    pub lacks: Vec<(NodeId, Vec<String>)>,
 }
 
 /// Something that happened, for a person.

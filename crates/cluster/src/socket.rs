@@ -6,17 +6,17 @@
 //! Failure: another user's connection is closed before anything is read from it, with a warning.
 
 use crate::error::ClusterError;
-use crate::message::{self, Ask, Caller, Done, Event, ToServer, ToSupervisor, VERSION};
+use crate::message::{self, Ask, Caller, Done, Event, Explained, ToServer, ToSupervisor, VERSION};
 use crate::runtime_dir::RuntimeDir;
-use holdfast_control::ControlError;
+use holdfast_control::{ControlError, NodeId};
 use holdfast_seams::socket_owner::is_operator;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
-/// How long a command waits for the supervisor's answer.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long a command waits for the supervisor's answer, which may have to come from other nodes.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Opens the socket. What an earlier supervisor left there is replaced: this one has the control directory's lock.
 pub fn listen(dir: &RuntimeDir) -> Result<UnixListener, ClusterError> {
@@ -54,6 +54,7 @@ pub async fn connect(dir: &RuntimeDir) -> Result<UnixStream, ClusterError> {
 pub enum Asked {
     Status,
     Events,
+    Explain,
 }
 
 /// Asks a running supervisor; the answer is JSON: an object, or the list of events.
@@ -68,12 +69,16 @@ pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterE
         let ask = match asked {
             Asked::Status => Ask::Status,
             Asked::Events => Ask::Events,
+            Asked::Explain => Ask::Explain,
         };
         message::send(&mut stream, &ToSupervisor::Ask { id: 1, ask }).await.map_err(io)?;
         loop {
             match message::receive(&mut stream).await.map_err(io)? {
                 ToServer::Answered { done: Ok(Done::Status(status)), .. } => return Ok(status),
                 ToServer::Answered { done: Ok(Done::Events(events)), .. } => return Ok(events_json(&events)),
+                ToServer::Answered { done: Ok(Done::Explained(explained)), .. } => {
+                    return Ok(explained_json(&explained));
+                }
                 ToServer::Answered { done: Err(failure), .. } => return Err(ControlError::from(failure).into()),
                 ToServer::Refused(why) => return Err(ClusterError::Refused(why)),
                 _ => {}
@@ -82,6 +87,12 @@ pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterE
     };
     let late = || ClusterError::NoSupervisor { path: dir.socket(), source: io::ErrorKind::TimedOut.into() };
     runtime.block_on(async { tokio::time::timeout(ANSWER_MAX, answer).await.map_err(|_| late())? })
+}
+
+fn explained_json(explained: &Explained) -> serde_json::Value {
+    let node = |(node, lacks): &(NodeId, Vec<String>)| serde_json::json!({ "node": node, "lacks": lacks });
+    let nodes: Vec<_> = explained.lacks.iter().map(node).collect();
+    serde_json::json!({ "leader": explained.leader, "why": explained.why, "nodes": nodes })
 }
 
 fn events_json(events: &[Event]) -> serde_json::Value {

@@ -22,10 +22,11 @@ use tokio::time::{sleep, timeout};
 use crate::applied::Applied;
 use crate::clock::LeaseClock;
 use crate::error::ControlError;
-use crate::failover::Successors;
+use crate::failover::{self, EXPLAIN_TIMEOUT, Planner, Watch};
 use crate::id::{DiskId, NodeId};
 use crate::lease::{Lease, LeaseTerms, WaitOut};
 use crate::machine::Published;
+use crate::node::Explained;
 use crate::peers::Peers;
 use crate::plane::{Basis, Promotion};
 use crate::raft::{Peer, Raft, Runtime};
@@ -67,8 +68,10 @@ pub struct Core {
     pub trail: TrailSlot,
     /// What this member's state machine has applied, and when.
     pub applied: Applied,
-    /// Who is named when the master is silent; `None`: no node is, without a command.
-    pub successors: Option<Successors>,
+    /// Chooses who is named when the master is silent; `None`: no node is, without a command.
+    pub planner: Option<Planner>,
+    /// What this member watches for as Raft's leader.
+    pub watching: Mutex<Watch>,
     #[cfg(test)]
     pub sabotage: crate::simulation::Sabotage,
 }
@@ -149,6 +152,26 @@ impl Core {
             }
         }
         None
+    }
+
+    /// The leader's explanation: of this member, of the leader, or through another member that reaches it.
+    pub async fn explained(&self) -> Explained {
+        if let Some(explanation) = failover::explain(self).await {
+            return Explained::Led(explanation);
+        }
+        let leader = self.raft.metrics().borrow().current_leader;
+        let first = self.others().filter(|node| Some(*node) == leader);
+        let mut unreachable = BTreeMap::new();
+        for node in first.chain(self.others().filter(|node| Some(*node) != leader)) {
+            match self.peers.ask(node, Request::Explain { further: true }, EXPLAIN_TIMEOUT).await {
+                Ok(Reply::Explained(explanation)) => return Explained::Led(explanation),
+                Ok(_) => {}
+                Err(error) => {
+                    unreachable.insert(node, error.to_string());
+                }
+            }
+        }
+        Explained::NotLed { unreachable }
     }
 
     async fn ask_for(&self, node: NodeId, request: Request) -> Option<Answer> {

@@ -15,7 +15,8 @@
 //! The Depose names the revision that it was decided on, is one write in the term of the decision, and is neither repeated nor
 //! passed on (rule K2): what arrives late changes nothing. The next turn decides again.
 //!
-//! Which node is the best successor is decided by [`Successors`]; the supervisor has its planner for that.
+//! Which node is the best successor is decided by [`Planner`], the supervisor's; it also says why. [`explain`] shows the same sight
+//! to the same planner at any time, and changes nothing.
 //!
 //! Failure: without a majority nothing is proposed. Without a successor nothing is either, and the master keeps its epoch.
 
@@ -26,6 +27,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use holdfast_types::Epoch;
 use openraft::ServerState;
+use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
 use crate::applied::TURN;
@@ -47,6 +49,8 @@ const TURN_NS_MAX: u64 = 250_000_000;
 const TURN_COUNTS_NS_MAX: u64 = 50_000_000;
 /// How long a node with data may take to say where its trail ends.
 const TIP_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// How long the leader may take to explain: it asks the nodes with data.
+pub const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// The master is asked for this long only.
 const MASTER_TIP_TIMEOUT: Duration = Duration::from_millis(300);
 /// The pause between two questions for a successor.
@@ -70,14 +74,51 @@ pub struct Sight {
     pub leader: NodeId,
     /// For how long no renewal was applied, where the master counts as silent.
     pub silent_ms: Option<u64>,
+    /// Why nothing is decided now, however fit a successor is; `None`: the planner decides.
+    pub undecided: Option<Undecided>,
     /// For how long the successor that is named could have been promoted.
     pub late_ms: u64,
     /// The nodes with data.
     pub heard: BTreeMap<NodeId, Heard>,
 }
 
-/// Chooses the node to name, if there is one.
-pub type Successors = Arc<dyn Fn(&Sight) -> Option<NodeId> + Send + Sync>;
+/// Why a leader names no node now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Undecided {
+    /// The master renews its lease: the last renewal was applied here so long ago.
+    Renewed { ms: u64 },
+    /// The master is this member, and has its lease.
+    OwnLease,
+    /// A person has named the successor.
+    NamedByCommand,
+    /// No majority has acknowledged this leader lately.
+    NoMajority,
+    /// It leads for less than a second, or was stopped itself, or has not applied all of its log.
+    NotSettled,
+}
+
+/// What is decided on a sight, and why.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Decision {
+    /// The node to name.
+    pub successor: Option<NodeId>,
+    /// Why it is that one, or none, in a sentence.
+    pub why: String,
+    /// The nodes with data, and what keeps each from being the next master; empty: nothing does.
+    pub lacks: Vec<(NodeId, Vec<String>)>,
+}
+
+/// Decides whom to name.
+pub type Planner = Arc<dyn Fn(&Sight) -> Decision + Send + Sync>;
+
+/// Why the master is the master and no other node is, by the member that leads.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Explanation {
+    pub leader: NodeId,
+    pub why: String,
+    /// See [`Decision::lacks`].
+    pub lacks: Vec<(NodeId, Vec<String>)>,
+}
 
 impl Record {
     /// The node that is to be promoted next.
@@ -92,9 +133,10 @@ impl Record {
 
 /// Times that Raft's leader watches.
 #[derive(Default)]
-struct Watch {
+pub struct Watch {
     last_ns: u64,
     signs: u64,
+    has_majority: bool,
     silent_ns: u64,
     term: u64,
     leads_ns: u64,
@@ -105,12 +147,13 @@ struct Watch {
     heard_ns: BTreeMap<NodeId, u64>,
 }
 
-/// What the leader may decide on.
-struct Settled {
+/// What the leader sees of the record, and whether it may decide on it.
+struct View {
     term: u64,
     record: Record,
     silent_ms: Option<u64>,
     late_ms: u64,
+    undecided: Option<Undecided>,
 }
 
 /// What a turn of the loop looks at.
@@ -121,6 +164,7 @@ struct Look {
     term: u64,
     /// It leads in this term, an own entry is applied, and a quorum has acknowledged it lately.
     leads: bool,
+    has_majority: bool,
 }
 
 impl Look {
@@ -131,7 +175,8 @@ impl Look {
         let acknowledged = metrics.millis_since_quorum_ack.is_some_and(|ms| ms < QUORUM_ACK_MS_MAX);
         let leads = metrics.state == ServerState::Leader && metrics.current_leader == Some(core.me);
         let (now_ns, signs) = (core.clock.now_ns(), core.applied.signs());
-        Look { now_ns, signs, term: metrics.current_term, leads: leads && own && acknowledged }
+        let (term, leads) = (metrics.current_term, leads && own && acknowledged);
+        Look { now_ns, signs, term, leads, has_majority: acknowledged }
     }
 }
 
@@ -153,6 +198,7 @@ impl Watch {
         if std::mem::replace(&mut self.signs, look.signs) != look.signs {
             self.silent_ns = 0;
         }
+        self.has_majority = look.has_majority;
         let is_new = std::mem::replace(&mut self.term, look.term) != look.term;
         if is_new || !look.leads {
             self.leads_ns = 0;
@@ -163,8 +209,8 @@ impl Watch {
         self.leads_ns >= SETTLED_NS
     }
 
-    /// What may be decided on, if anything is to be decided.
-    fn settled(&mut self, core: &Core) -> Option<Settled> {
+    /// What is seen of the present record. `None`: there has been no master yet.
+    fn view(&mut self, core: &Core) -> Option<View> {
         let record = core.applied.record()?;
         let master = record.master?;
         let named = record.successor();
@@ -177,80 +223,124 @@ impl Watch {
             let metrics = metrics.borrow();
             (metrics.current_term, metrics.last_applied.map(|applied| applied.index) == metrics.last_log_index)
         };
-        if !self.is_settled() || !all_applied || term != self.term {
-            return None;
-        }
-        let silent_ms = self.silent_ns / 1_000_000;
+        let is_serving = matches!(record.mastership, Mastership::Serving { .. });
+        let ms = self.silent_ns / 1_000_000;
+        let undecided = if !self.has_majority {
+            Some(Undecided::NoMajority)
+        } else if is_serving && ms < u64::from(record.lease.lease_ms) {
+            Some(Undecided::Renewed { ms })
+        } else if !self.is_settled() || !all_applied || term != self.term {
+            Some(Undecided::NotSettled)
+        } else if is_serving && master == core.me && core.holding.lease.lock().valid_now() {
+            // It renews its lease no more.
+            Some(Undecided::OwnLease)
+        } else {
+            (named.is_some() && !record.automatic).then_some(Undecided::NamedByCommand)
+        };
+        let silent_ms = (is_serving && undecided.is_none()).then_some(ms);
+        let late_ms = if is_serving { 0 } else { self.late_ms(core, &record) };
+        Some(View { term, record, silent_ms, late_ms, undecided })
+    }
+
+    /// For how long the successor could have been promoted.
+    fn late_ms(&self, core: &Core, record: &Record) -> u64 {
+        let since_ns = self.named.map_or(self.watched_ns, |(_, _, since_ns)| since_ns);
+        let known_ms = (self.watched_ns - since_ns) / 1_000_000;
         match record.mastership {
-            Mastership::Serving { .. } if silent_ms < u64::from(record.lease.lease_ms) => None,
-            // This member's own, and it renews its lease no more.
-            Mastership::Serving { .. } if master == core.me && core.holding.lease.lock().valid_now() => None,
-            Mastership::Serving { .. } => Some(Settled { term, record, silent_ms: Some(silent_ms), late_ms: 0 }),
-            _ if named.is_some() && !record.automatic => None,
-            _ => {
-                let since_ns = self.named.map_or(self.watched_ns, |(_, _, since_ns)| since_ns);
-                let known_ms = (self.watched_ns - since_ns) / 1_000_000;
-                // A successor of a lease that may last waits first; the wait belongs to the epoch.
-                let late_ms = match record.mastership {
-                    Mastership::Deposed { wait: true, .. } => {
-                        let waited_ms = core.applied.waited_ms(record.epoch).unwrap_or(0);
-                        waited_ms.saturating_sub(record.lease.wait_out_ms()).min(known_ms)
-                    }
-                    _ => known_ms,
-                };
-                Some(Settled { term, record, silent_ms: None, late_ms })
+            // A successor of a lease that may last waits first; the wait belongs to the epoch.
+            Mastership::Deposed { wait: true, .. } => {
+                let waited_ms = core.applied.waited_ms(record.epoch).unwrap_or(0);
+                waited_ms.saturating_sub(record.lease.wait_out_ms()).min(known_ms)
             }
+            _ => known_ms,
         }
     }
 }
 
 /// Names successors while this member leads Raft. Never returns.
 pub async fn keep(core: Arc<Core>) {
-    let Some(successors) = core.successors.clone() else { return std::future::pending().await };
-    let mut watch = Watch::starting(Look::at(&core));
+    let Some(planner) = core.planner.clone() else { return std::future::pending().await };
+    *core.watching.lock() = Watch::starting(Look::at(&core));
     let mut ask_at_ns = 0;
     loop {
         sleep(TURN).await;
-        watch.turn(Look::at(&core), by_the_clock(&core));
-        let Some(settled) = watch.settled(&core).filter(|_| watch.watched_ns >= ask_at_ns) else { continue };
-        let mut asking = std::pin::pin!(hear(&core, &settled.record));
+        turn(&core);
+        let Some(view) = decidable(&core).filter(|_| core.watching.lock().watched_ns >= ask_at_ns) else { continue };
+        let mut asking = std::pin::pin!(hear(&core, &view.record));
         // Only watched time counts, so the turns continue.
         let heard = loop {
             tokio::select! {
                 biased;
                 heard = &mut asking => break heard,
-                () = sleep(TURN) => watch.turn(Look::at(&core), by_the_clock(&core)),
+                () = sleep(TURN) => turn(&core),
             }
         };
-        watch.turn(Look::at(&core), by_the_clock(&core));
-        ask_at_ns = watch.watched_ns + ASK_EVERY.as_nanos() as u64;
-        let heard = watch.since_when(heard);
+        turn(&core);
+        let heard = {
+            let mut watch = core.watching.lock();
+            ask_at_ns = watch.watched_ns + ASK_EVERY.as_nanos() as u64;
+            watch.note_heard(&heard);
+            watch.since_when(heard)
+        };
         // What has happened meanwhile is decided on in the next turn.
-        let is_same = |now: &Settled| now.term == settled.term && now.record.revision == settled.record.revision;
-        let Some(Settled { term, record, silent_ms, late_ms }) = watch.settled(&core).filter(is_same) else { continue };
-        let sight = Sight { record, leader: core.me, silent_ms, late_ms, heard };
-        if let Some(successor) = successors(&sight) {
+        let is_same = |now: &View| now.term == view.term && now.record.revision == view.record.revision;
+        let Some(view) = decidable(&core).filter(is_same) else { continue };
+        let (term, sight) = (view.term, sight(&core, view, heard));
+        if let Some(successor) = planner(&sight).successor {
             depose(&core, term, &sight, successor).await;
         }
     }
 }
 
+fn turn(core: &Core) {
+    core.watching.lock().turn(Look::at(core), by_the_clock(core));
+}
+
+fn decidable(core: &Core) -> Option<View> {
+    core.watching.lock().view(core).filter(|view| view.undecided.is_none())
+}
+
+fn sight(core: &Core, view: View, heard: BTreeMap<NodeId, Heard>) -> Sight {
+    let View { record, silent_ms, late_ms, undecided, .. } = view;
+    Sight { record, leader: core.me, silent_ms, undecided, late_ms, heard }
+}
+
+/// Why the master is the master and no other node is. `None`: this member does not lead.
+pub async fn explain(core: &Core) -> Option<Explanation> {
+    let planner = core.planner.clone()?;
+    if core.raft.metrics().borrow().current_leader != Some(core.me) {
+        return None;
+    }
+    let record = core.applied.record()?;
+    let heard = hear(core, &record).await;
+    let (view, heard) = {
+        let mut watch = core.watching.lock();
+        let without_master = || View { term: 0, record, silent_ms: None, late_ms: 0, undecided: None };
+        (watch.view(core).unwrap_or_else(without_master), watch.since_when(heard))
+    };
+    let Decision { why, lacks, .. } = planner(&sight(core, view, heard));
+    Some(Explanation { leader: core.me, why, lacks })
+}
+
 impl Watch {
-    /// Completes the answers of nodes that were silent with the time for which they have been.
-    fn since_when(&mut self, heard: BTreeMap<NodeId, Option<Heard>>) -> BTreeMap<NodeId, Heard> {
+    /// Remembers when each node was heard; the silence of a node counts from the first question to it on.
+    fn note_heard(&mut self, heard: &BTreeMap<NodeId, Option<Heard>>) {
         let now_ns = self.watched_ns;
-        let mut one = |(node, heard): (NodeId, Option<Heard>)| {
-            let last_ns = self.heard_ns.entry(node).or_insert(now_ns);
-            let heard = match heard {
-                Some(heard) => {
-                    *last_ns = now_ns;
-                    heard
-                }
-                None => Heard::Silent { ms: (now_ns - *last_ns) / 1_000_000 },
-            };
-            (node, heard)
+        for (node, heard) in heard {
+            let last_ns = self.heard_ns.entry(*node).or_insert(now_ns);
+            if heard.is_some() {
+                *last_ns = now_ns;
+            }
+        }
+    }
+
+    /// Completes the answers of nodes that were silent with the time for which they have been.
+    fn since_when(&self, heard: BTreeMap<NodeId, Option<Heard>>) -> BTreeMap<NodeId, Heard> {
+        let silent = |node: &NodeId| {
+            let last_ns = self.heard_ns.get(node).copied().unwrap_or(self.watched_ns);
+            Heard::Silent { ms: (self.watched_ns - last_ns) / 1_000_000 }
         };
-        heard.into_iter().map(&mut one).collect()
+        heard.into_iter().map(|(node, heard)| (node, heard.unwrap_or_else(|| silent(&node)))).collect()
     }
 }
 
@@ -322,7 +412,7 @@ mod tests {
 
     impl Bench {
         fn new() -> Bench {
-            let look = Look { now_ns: 1_000_000_000, signs: 7, term: 3, leads: true };
+            let look = Look { now_ns: 1_000_000_000, signs: 7, term: 3, leads: true, has_majority: true };
             Bench { watch: Watch::starting(look), look }
         }
 

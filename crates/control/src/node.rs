@@ -23,7 +23,7 @@ use crate::applied::{Applied, TURN};
 use crate::clock::{BootClock, LeaseClock};
 use crate::core::{Core, Holding, PATIENCE};
 use crate::error::ControlError;
-use crate::failover::{self, Successors};
+use crate::failover::{self, Explanation, Planner};
 use crate::id::{DiskId, NodeId};
 use crate::journal::Journal;
 use crate::lease::{Lease, LeaseTerms};
@@ -79,8 +79,8 @@ pub struct Machinery {
     pub clock: Arc<dyn LeaseClock>,
     /// Random numbers that differ between nodes and starts.
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// The node that is named as the successor of a silent master; `None`: no node is named without a command.
-    pub successors: Option<Successors>,
+    /// Chooses the successor of a silent master; `None`: no node is named without a command.
+    pub planner: Option<Planner>,
     /// Called with the reason when the member can take part no more, once, on its thread. What was being written may or
     /// may not be on the disk, and only a new start reads that: the process has to end.
     pub on_failure: Arc<dyn Fn(&ControlError) + Send + Sync>,
@@ -95,7 +95,7 @@ impl Machinery {
             _ => std::process::abort(),
         });
         let (clock, random) = (Arc::new(BootClock), Arc::new(os_random));
-        Machinery { disk, transport, clock, random, successors: None, on_failure }
+        Machinery { disk, transport, clock, random, planner: None, on_failure }
     }
 }
 
@@ -228,38 +228,40 @@ impl Member {
         let raft = Raft::new(config.node, settings, peers.clone(), store, machine).await;
         let raft = raft.map_err(|error| stopped(&error))?;
         peers.set_raft(raft.clone());
-        let server = Server {
-            me: config.node,
-            disk,
-            members: config.members.clone(),
-            link,
-            raft: raft.clone(),
-            peers: peers.clone(),
-            published: published.clone(),
-            trail: trail.clone(),
-            refused: Mutex::default(),
-            starts,
-            #[cfg(test)]
-            sabotage: self.sabotage,
-        };
         let greeting = peers.clone();
         let core = Arc::new(Core {
             me: config.node,
             disk,
-            members: config.members,
+            members: config.members.clone(),
             terms: config.lease,
             clock: machinery.clock,
             random: machinery.random,
             raft: raft.clone(),
-            peers,
-            published,
+            peers: peers.clone(),
+            published: published.clone(),
             holding,
-            trail,
+            trail: trail.clone(),
             applied: applied.clone(),
-            successors: machinery.successors,
+            planner: machinery.planner,
+            watching: Mutex::default(),
             #[cfg(test)]
             sabotage: self.sabotage,
         });
+        let server = Server {
+            me: config.node,
+            disk,
+            members: config.members,
+            link,
+            raft: raft.clone(),
+            peers,
+            published,
+            trail,
+            refused: Mutex::default(),
+            starts,
+            core: core.clone(),
+            #[cfg(test)]
+            sabotage: self.sabotage,
+        };
         let serve_jobs = async {
             while let Some(job) = jobs.recv().await {
                 drop(Runtime::spawn(job(core.clone())));
@@ -433,6 +435,11 @@ impl ControlHandle {
         self.ask(move |core| async move { core.propose(command(core.me, change), PATIENCE).await.map(drop) })
     }
 
+    /// Why the master is the master and no other node is: the leader's view, asked of it or of a member that reaches it.
+    pub fn explain(&self) -> BoxFuture<'_, Result<Explained, ControlError>> {
+        self.ask(|core| async move { Ok(core.explained().await) })
+    }
+
     /// Tells the group where the trail that was set ends, as the master of `epoch`; before its first answer.
     pub fn tell_positions(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>> {
         self.ask(move |core| async move { core.tell_positions(epoch).await })
@@ -443,6 +450,15 @@ impl ControlHandle {
     pub fn set_trail(&self, trail: Option<Arc<dyn ComparedTrail>>) {
         self.trail.set(trail);
     }
+}
+
+/// What a member finds out about the mastership.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Explained {
+    /// By the leader.
+    Led(Explanation),
+    /// This member reaches no leader that has a majority; which members it does not reach, and why.
+    NotLed { unreachable: BTreeMap<NodeId, String> },
 }
 
 type Asked<'a> = BoxFuture<'a, Result<(), ControlError>>;

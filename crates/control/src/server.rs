@@ -18,6 +18,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
+use crate::core::Core;
+use crate::failover::{self, EXPLAIN_TIMEOUT};
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
 use crate::peers::Peers;
@@ -52,6 +54,7 @@ pub struct Server {
     /// Why each member was refused last: it comes again five times a second.
     pub refused: Mutex<BTreeMap<NodeId, String>>,
     pub starts: Arc<Starts>,
+    pub core: Arc<Core>,
     #[cfg(test)]
     pub sabotage: crate::simulation::Sabotage,
 }
@@ -203,7 +206,7 @@ impl Server {
                 _ if *further && *origin != hello.from => Err(format!("{} hands on for {origin}", hello.from)),
                 _ => Ok(()),
             },
-            Request::Tip => Ok(()),
+            Request::Tip | Request::Explain { .. } => Ok(()),
             _ if hello.to_disk == Some(self.disk) => Ok(()),
             _ => Err(format!("node {} has another disk than the log says", self.me)),
         }
@@ -238,6 +241,14 @@ impl Server {
                 _ => self.propose(command).await,
             },
             Request::Tip => Reply::Tip(self.trail.tip().await),
+            Request::Explain { further } => match (failover::explain(&self.core).await, self.leader()) {
+                (Some(explanation), _) => Reply::Explained(explanation),
+                (None, Some(leader)) if further && leader != self.me => {
+                    let handed_on = self.peers.ask(leader, Request::Explain { further: false }, EXPLAIN_TIMEOUT).await;
+                    handed_on.unwrap_or(Reply::NotLeading { leader: Some(leader) })
+                }
+                (None, leader) => Reply::NotLeading { leader },
+            },
         }
     }
 }

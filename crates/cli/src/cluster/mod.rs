@@ -38,6 +38,8 @@ enum Command {
     Status(shown::Arguments),
     /// Show what has happened since this node's supervisor started
     Events(shown::Arguments),
+    /// Say why the master is the master, and why no other node is
+    Explain(shown::Arguments),
 }
 
 /// The options of commands that need one node of a file.
@@ -68,6 +70,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Unit(arguments) => unit::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Status(arguments) => shown::status(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Events(arguments) => shown::events(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Explain(arguments) => shown::explain(&arguments).map(|()| ExitCode::SUCCESS),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `holdfast cluster status` and `events`: what a running supervisor answers.
+//! `holdfast cluster status`, `events` and `explain`: what a running supervisor answers.
 
 use super::OfNode;
 use holdfast_cluster::{Asked, RuntimeDir, ask};
@@ -9,6 +9,7 @@ use serde_json::Value;
 Examples:
   holdfast cluster status --config /etc/holdfast/cluster.toml --node a
   holdfast cluster events --config /etc/holdfast/cluster.toml --node a --json
+  holdfast cluster explain --config /etc/holdfast/cluster.toml --node a
 
 Asks the supervisor of that node on this machine over its socket, as its user or as root.")]
 pub struct Arguments {
@@ -102,6 +103,26 @@ pub fn events(arguments: &Arguments) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+pub fn explain(arguments: &Arguments) -> anyhow::Result<()> {
+    let explained = answer(arguments, Asked::Explain)?;
+    match arguments.json {
+        true => println!("{explained}"),
+        false => print!("{}", explained_text(&explained)),
+    }
+    Ok(())
+}
+
+/// The reason, and a line for each node with data.
+fn explained_text(explained: &Value) -> String {
+    let mut lines = vec![text(&explained["why"])];
+    for node in explained["nodes"].as_array().into_iter().flatten() {
+        let lacks: Vec<String> = node["lacks"].as_array().into_iter().flatten().map(text).collect();
+        let lacks = if lacks.is_empty() { "may be promoted".to_owned() } else { lacks.join("; ") };
+        lines.push(format!("  {}: {lacks}", text(&node["node"])));
+    }
+    lines.join("\n") + "\n"
 }
 
 #[cfg(test)]

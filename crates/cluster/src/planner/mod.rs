@@ -25,6 +25,7 @@
 //! Failure: without a successor there is no step, and the explanation names what each node lacks.
 
 mod explain;
+pub use explain::{not_led, undecided};
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +42,8 @@ pub struct View<'a> {
     pub order: &'a [NodeId],
     /// All nodes, this one too.
     pub nodes: BTreeMap<NodeId, NodeState>,
+    /// What nodes that are up say of why they cannot be promoted.
+    pub unfit: BTreeMap<NodeId, String>,
     /// The voters; the second set is empty except while they are being changed.
     pub voters: [BTreeSet<NodeId>; 2],
     /// For how long the present successor could have been promoted.
@@ -121,6 +124,13 @@ pub struct Plan {
     pub candidates: Vec<(NodeId, Vec<String>)>,
 }
 
+impl Plan {
+    /// The nodes that could be promoted now.
+    pub fn fit(&self) -> Vec<NodeId> {
+        self.candidates.iter().filter(|(_, lacks)| lacks.is_empty()).map(|(node, _)| *node).collect()
+    }
+}
+
 /// What is to be done now.
 pub fn plan(view: &View) -> Plan {
     let candidates = candidates(view);
@@ -137,7 +147,8 @@ enum Lack {
     Silent {
         ms: u64,
     },
-    NotReady,
+    /// Why, in the node's words.
+    NotReady(Option<String>),
     DiskHangs,
     ClockOff,
     /// Commits wait for a quorum only, and too few others are there to compare with.
@@ -174,7 +185,7 @@ fn lacks(view: &View, node: NodeId) -> Vec<Lack> {
         return lacks;
     }
     let flaws = [
-        (!state.server_ready, Lack::NotReady),
+        (!state.server_ready, Lack::NotReady(view.unfit.get(&node).cloned())),
         (!state.disk_moves, Lack::DiskHangs),
         (state.clock_off, Lack::ClockOff),
     ];

@@ -68,7 +68,7 @@ const SILENT: NodeState = NodeState { counts_silence_of: Some(Epoch(1)), ..GOOD 
 fn view<'a>(record: &'a Record, order: &'a [NodeId]) -> View<'a> {
     let nodes = record.members.keys().map(|node| (*node, GOOD)).collect();
     let voters = [record.members.keys().copied().collect(), BTreeSet::new()];
-    View { record, order, nodes, voters, named_ms: 0, is_frozen: false, giving_up: None }
+    View { record, order, nodes, unfit: BTreeMap::new(), voters, named_ms: 0, is_frozen: false, giving_up: None }
 }
 
 fn with(mut view: View<'_>, states: &[(&str, NodeState)]) -> Step {

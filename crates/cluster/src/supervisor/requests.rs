@@ -5,7 +5,7 @@
 //! | of another user than this one or root | refused |
 //! | of a server that this supervisor neither started nor adopted | refused |
 //! | of the server | its requests are passed on to the member; records, the leader and questions go to it |
-//! | of a command | status and events |
+//! | of a command | status, events and explanations |
 //!
 //! A promotion that succeeds makes the page of its epoch before it is answered. If the server has ended meanwhile, or its
 //! connection, the page is closed and the lease released.
@@ -195,6 +195,7 @@ impl SessionOf {
             let done = match (ask, server) {
                 (Ask::Status, _) => Ok(Done::Status(supervisor.status())),
                 (Ask::Events, _) => Ok(Done::Events(supervisor.events.all())),
+                (Ask::Explain, _) => supervisor.explain().await.map(Done::Explained).map_err(Failure::from),
                 (ask, Some(server)) => supervisor.carry_out(ask, server).await.map_err(Failure::from),
                 (_, None) => {
                     let text = "only the server may ask for this".to_owned();
@@ -279,7 +280,7 @@ impl Supervisor {
                 Ok(Done::Nothing)
             }
             // Answered before.
-            Ask::Status | Ask::Events => Ok(Done::Nothing),
+            Ask::Status | Ask::Events | Ask::Explain => Ok(Done::Nothing),
         }
     }
 

@@ -132,6 +132,22 @@ impl Supervised {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// What `holdfast cluster explain` shows a person.
+    pub fn explain(&self) -> String {
+        let output = self.command("explain").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Waits until `explain` says all of this.
+    pub async fn until_explained(&self, expected: &[&str]) {
+        until_settled("it is explained", async || {
+            let text = self.explain();
+            (!expected.iter().all(|expected| text.contains(expected))).then_some(text)
+        })
+        .await;
+    }
+
     /// The events of the running supervisor, each as `KIND: TEXT`.
     pub fn events(&self) -> Vec<String> {
         let events = self.answer("events");

@@ -2,6 +2,7 @@
 
 mod bed;
 mod demo;
+mod explain;
 mod failover;
 mod file;
 mod returning;

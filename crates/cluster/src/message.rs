@@ -112,6 +112,12 @@ pub enum Ask {
     Status,
     Events,
     Explain,
+    Freeze {
+        frozen: bool,
+    },
+    Switchover {
+        to: Option<String>,
+    },
 }
 
 impl Ask {
@@ -144,6 +150,17 @@ pub enum Done {
     Status(serde_json::Value),
     Events(Vec<Event>),
     Explained(Explained),
+    Switched(Switched),
+}
+
+/// A planned hand-over that was carried out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Switched {
+    /// The master now.
+    pub node: NodeId,
+    pub epoch: u32,
+    /// From the request on.
+    pub ms: u64,
 }
 
 /// Why the master is the master, and no other node is.

@@ -6,7 +6,7 @@
 //! Failure: another user's connection is closed before anything is read from it, with a warning.
 
 use crate::error::ClusterError;
-use crate::message::{self, Ask, Caller, Done, Event, Explained, ToServer, ToSupervisor, VERSION};
+use crate::message::{self, Ask, Caller, Done, Event, Explained, Switched, ToServer, ToSupervisor, VERSION};
 use crate::runtime_dir::RuntimeDir;
 use holdfast_control::{ControlError, NodeId};
 use holdfast_seams::socket_owner::is_operator;
@@ -15,8 +15,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
-/// How long a command waits for the supervisor's answer, which may have to come from other nodes.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How long a command waits for the supervisor's answer: a promotion may have to be waited for, and other nodes.
+const ANSWER_MAX: Duration = Duration::from_secs(45);
 
 /// Opens the socket. What an earlier supervisor left there is replaced: this one has the control directory's lock.
 pub fn listen(dir: &RuntimeDir) -> Result<UnixListener, ClusterError> {
@@ -50,14 +50,30 @@ pub async fn connect(dir: &RuntimeDir) -> Result<UnixStream, ClusterError> {
 }
 
 /// What a command asks a running supervisor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
     Status,
     Events,
     Explain,
+    /// No failover by itself from now on, or again.
+    Freeze(bool),
+    /// A planned hand-over, to this node or any.
+    Switchover(Option<String>),
 }
 
-/// Asks a running supervisor; the answer is JSON: an object, or the list of events.
+impl Asked {
+    fn ask(self) -> Ask {
+        match self {
+            Asked::Status => Ask::Status,
+            Asked::Events => Ask::Events,
+            Asked::Explain => Ask::Explain,
+            Asked::Freeze(frozen) => Ask::Freeze { frozen },
+            Asked::Switchover(to) => Ask::Switchover { to },
+        }
+    }
+}
+
+/// Asks a running supervisor; the answer is JSON: an object, the list of events, or null.
 pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ClusterError::io("ask", dir.socket()))?;
@@ -66,12 +82,8 @@ pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterE
         let io = |source| ClusterError::NoSupervisor { path: dir.socket(), source };
         let hello = ToSupervisor::Hello { version: VERSION, from: Caller::Command };
         message::send(&mut stream, &hello).await.map_err(io)?;
-        let ask = match asked {
-            Asked::Status => Ask::Status,
-            Asked::Events => Ask::Events,
-            Asked::Explain => Ask::Explain,
-        };
-        message::send(&mut stream, &ToSupervisor::Ask { id: 1, ask }).await.map_err(io)?;
+        let ask = ToSupervisor::Ask { id: 1, ask: asked.ask() };
+        message::send(&mut stream, &ask).await.map_err(io)?;
         loop {
             match message::receive(&mut stream).await.map_err(io)? {
                 ToServer::Answered { done: Ok(Done::Status(status)), .. } => return Ok(status),
@@ -79,6 +91,10 @@ pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterE
                 ToServer::Answered { done: Ok(Done::Explained(explained)), .. } => {
                     return Ok(explained_json(&explained));
                 }
+                ToServer::Answered { done: Ok(Done::Switched(Switched { node, epoch, ms })), .. } => {
+                    return Ok(serde_json::json!({ "node": node, "epoch": epoch, "ms": ms }));
+                }
+                ToServer::Answered { done: Ok(Done::Nothing), .. } => return Ok(serde_json::Value::Null),
                 ToServer::Answered { done: Err(failure), .. } => return Err(ControlError::from(failure).into()),
                 ToServer::Refused(why) => return Err(ClusterError::Refused(why)),
                 _ => {}

@@ -22,17 +22,17 @@ use tokio::time::{sleep, timeout};
 use crate::applied::Applied;
 use crate::clock::LeaseClock;
 use crate::error::ControlError;
-use crate::failover::{self, EXPLAIN_TIMEOUT, Planner, Watch};
 use crate::id::{DiskId, NodeId};
 use crate::lease::{Lease, LeaseTerms, WaitOut};
 use crate::machine::Published;
-use crate::node::Explained;
 use crate::peers::Peers;
 use crate::plane::{Basis, Promotion};
 use crate::raft::{Peer, Raft, Runtime};
 use crate::record::{Answer, Command, Mastership, RECORD_VERSION_GRANTS, Record, Refusal, Role};
 use crate::server::PROPOSAL_TIMEOUT;
+use crate::sight::Planner;
 use crate::trail_tip::TrailSlot;
+use crate::watching::Watch;
 use crate::wire::{Reply, Request};
 
 /// The time for which a proposal is retried if there is no leader.
@@ -152,26 +152,6 @@ impl Core {
             }
         }
         None
-    }
-
-    /// The leader's explanation: of this member, of the leader, or through another member that reaches it.
-    pub async fn explained(&self) -> Explained {
-        if let Some(explanation) = failover::explain(self).await {
-            return Explained::Led(explanation);
-        }
-        let leader = self.raft.metrics().borrow().current_leader;
-        let first = self.others().filter(|node| Some(*node) == leader);
-        let mut unreachable = BTreeMap::new();
-        for node in first.chain(self.others().filter(|node| Some(*node) != leader)) {
-            match self.peers.ask(node, Request::Explain { further: true }, EXPLAIN_TIMEOUT).await {
-                Ok(Reply::Explained(explanation)) => return Explained::Led(explanation),
-                Ok(_) => {}
-                Err(error) => {
-                    unreachable.insert(node, error.to_string());
-                }
-            }
-        }
-        Explained::NotLed { unreachable }
     }
 
     async fn ask_for(&self, node: NodeId, request: Request) -> Option<Answer> {

@@ -23,9 +23,10 @@ use crate::applied::{Applied, TURN};
 use crate::clock::{BootClock, LeaseClock};
 use crate::core::{Core, Holding, PATIENCE};
 use crate::error::ControlError;
-use crate::failover::{self, Explanation, Planner};
+use crate::failover;
 use crate::id::{DiskId, NodeId};
 use crate::journal::Journal;
+use crate::leads;
 use crate::lease::{Lease, LeaseTerms};
 use crate::machine::{Machine, Published};
 use crate::members;
@@ -34,6 +35,7 @@ use crate::plane::{Change, ControlPlane, Promotion, Quorum};
 use crate::raft::{Raft, Runtime, settings};
 use crate::record::{Command, Record, Role};
 use crate::server::Server;
+use crate::sight::{Explained, Heard, Planner};
 use crate::starts::Starts;
 use crate::storage::LogStore;
 use crate::trail_tip::{ComparedTrail, LinkSlot, TrailSlot};
@@ -258,7 +260,13 @@ impl Member {
             trail,
             refused: Mutex::default(),
             starts,
-            core: core.clone(),
+            explain: Arc::new({
+                let core = core.clone();
+                move || {
+                    let core = core.clone();
+                    Box::pin(async move { failover::explain(&core).await })
+                }
+            }),
             #[cfg(test)]
             sabotage: self.sabotage,
         };
@@ -271,6 +279,7 @@ impl Member {
             () = Arc::new(server).run(machinery.transport) => Ok(()),
             () = members::keep(core.clone()) => Ok(()),
             () = failover::keep(core.clone()) => Ok(()),
+            () = leads::keep(core.clone()) => Ok(()),
             () = watch_time(&applied) => Ok(()),
             () = serve_jobs => Ok(()),
             () = greeting.announce() => Ok(()),
@@ -435,9 +444,27 @@ impl ControlHandle {
         self.ask(move |core| async move { core.propose(command(core.me, change), PATIENCE).await.map(drop) })
     }
 
+    /// Names no successor without a person from now on, or permits that again.
+    pub fn freeze(&self, frozen: bool) -> Asked<'_> {
+        self.ask(move |core| async move { core.propose(Command::Freeze { frozen }, PATIENCE).await.map(drop) })
+    }
+
+    /// What the nodes with data say of themselves now; the master is given as much time as the others.
+    pub fn heard(&self, record: Record) -> BoxFuture<'_, Result<BTreeMap<NodeId, Heard>, ControlError>> {
+        self.ask(move |core| async move { Ok(failover::heard(&core, &record).await) })
+    }
+
+    /// Names the successor of a master that serves, because a person has asked for it: refused if the record has moved since it was
+    /// looked at. A successor that is not promoted is replaced, as one that the group has named.
+    pub fn hand_over(&self, seen: &Record, successor: NodeId) -> Asked<'_> {
+        let (expected_epoch, seen) = (seen.epoch, Some(seen.revision));
+        let command = Command::Depose { expected_epoch, successor, accept_loss: false, seen };
+        self.ask(move |core| async move { core.propose(command, PATIENCE).await.map(drop) })
+    }
+
     /// Why the master is the master and no other node is: the leader's view, asked of it or of a member that reaches it.
     pub fn explain(&self) -> BoxFuture<'_, Result<Explained, ControlError>> {
-        self.ask(|core| async move { Ok(core.explained().await) })
+        self.ask(|core| async move { Ok(failover::explained(&core).await) })
     }
 
     /// Tells the group where the trail that was set ends, as the master of `epoch`; before its first answer.
@@ -450,15 +477,6 @@ impl ControlHandle {
     pub fn set_trail(&self, trail: Option<Arc<dyn ComparedTrail>>) {
         self.trail.set(trail);
     }
-}
-
-/// What a member finds out about the mastership.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Explained {
-    /// By the leader.
-    Led(Explanation),
-    /// This member reaches no leader that has a majority; which members it does not reach, and why.
-    NotLed { unreachable: BTreeMap<NodeId, String> },
 }
 
 type Asked<'a> = BoxFuture<'a, Result<(), ControlError>>;

@@ -20,10 +20,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::failover::Explanation;
 use crate::id::{DiskId, NodeId};
 use crate::raft::{SnapshotMeta, State, Types, Vote};
 use crate::record::{Answer, Command, Role};
+use crate::sight::Explanation;
 use crate::starts::{LogEnd, Shown, Start};
 use crate::trail_tip::TrailTip;
 

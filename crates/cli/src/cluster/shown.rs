@@ -1,7 +1,7 @@
 //! `holdfast cluster status`, `events` and `explain`: what a running supervisor answers.
 
 use super::OfNode;
-use holdfast_cluster::{Asked, RuntimeDir, ask};
+use holdfast_cluster::Asked;
 use serde_json::Value;
 
 #[derive(clap::Args)]
@@ -20,13 +20,8 @@ pub struct Arguments {
     json: bool,
 }
 
-fn answer(arguments: &Arguments, asked: Asked) -> anyhow::Result<Value> {
-    let (cluster, node) = arguments.of.load()?;
-    Ok(ask(&RuntimeDir::running(&cluster.name, node.as_str()), asked)?)
-}
-
 pub fn status(arguments: &Arguments) -> anyhow::Result<()> {
-    let status = answer(arguments, Asked::Status)?;
+    let status = arguments.of.ask(Asked::Status)?;
     match arguments.json {
         true => println!("{status}"),
         false => print!("{}", status_text(&status)),
@@ -70,6 +65,9 @@ fn status_text(status: &Value) -> String {
             text(&status["leader"]),
         ),
     });
+    if record["frozen"] == Value::Bool(true) {
+        lines.push("frozen: no node takes over by itself; holdfast cluster thaw ends that".to_owned());
+    }
     if !lease.is_null() {
         let least = match &lease["least_left_ms"] {
             Value::Null => String::new(),
@@ -86,7 +84,7 @@ fn status_text(status: &Value) -> String {
 }
 
 pub fn events(arguments: &Arguments) -> anyhow::Result<()> {
-    let events = answer(arguments, Asked::Events)?;
+    let events = arguments.of.ask(Asked::Events)?;
     if arguments.json {
         println!("{events}");
         return Ok(());
@@ -106,7 +104,7 @@ pub fn events(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 pub fn explain(arguments: &Arguments) -> anyhow::Result<()> {
-    let explained = answer(arguments, Asked::Explain)?;
+    let explained = arguments.of.ask(Asked::Explain)?;
     match arguments.json {
         true => println!("{explained}"),
         false => print!("{}", explained_text(&explained)),
@@ -146,6 +144,9 @@ mod tests {
                      lease: epoch 3, 2800 ms of 3000 left, least left in 24 h 2400 ms\n\
                      warning: the pulse may be late: no real-time priority: EPERM\n";
         assert_eq!(status_text(&status), lines);
+        status["record"]["frozen"] = true.into();
+        let frozen = "frozen: no node takes over by itself; holdfast cluster thaw ends that\nlease:";
+        assert!(status_text(&status).contains(frozen), "{}", status_text(&status));
         status["witness"] = true.into();
         status["record"] = Value::Null;
         status["lease"] = Value::Null;

@@ -111,6 +111,7 @@ pub fn undecided(sight: &Sight, why: &Undecided, plan: &Plan) -> String {
                 if_lost(master, &plan.fit())
             )
         }
+        Undecided::Frozen => frozen(master),
         Undecided::OwnLease => {
             format!("{master} is the master of epoch {epoch}, leads the control plane, and holds its lease")
         }
@@ -147,7 +148,20 @@ pub fn not_led<'a>(asked: NodeId, unreachable: impl IntoIterator<Item = (&'a Nod
 }
 
 pub fn frozen(master: NodeId) -> String {
-    format!("the cluster is frozen: {master} keeps the database; continue with holdfast cluster thaw")
+    format!(
+        "the cluster is frozen by command: {master} is the master, and no node takes its place by itself. To end that: holdfast \
+         cluster thaw"
+    )
+}
+
+/// `last`: the master that has ended.
+pub fn frozen_without_master(last: Option<NodeId>, named: Option<NodeId>) -> String {
+    let next = match (named, last) {
+        (Some(named), _) => format!("{named} is being promoted, and no other node replaces it"),
+        (None, Some(last)) => format!("the mastership was given up, and {last} takes it again when its server runs"),
+        (None, None) => "the mastership was given up".to_owned(),
+    };
+    format!("the cluster is frozen by command: {next}. To end that: holdfast cluster thaw")
 }
 
 pub fn deposed(master: NodeId, successor: NodeId, silent: &BTreeSet<NodeId>) -> String {

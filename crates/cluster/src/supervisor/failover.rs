@@ -35,7 +35,7 @@ pub fn planner(order: Vec<NodeId>) -> Planner {
     })
 }
 
-fn view<'a>(sight: &'a Sight, order: &'a [NodeId]) -> View<'a> {
+pub(super) fn view<'a>(sight: &'a Sight, order: &'a [NodeId]) -> View<'a> {
     let record = &sight.record;
     let one = |(node, heard): (&NodeId, &Heard)| (*node, state(heard, !record.sync_set.are_all_needed()));
     let mut nodes: BTreeMap<NodeId, NodeState> = sight.heard.iter().map(one).collect();
@@ -49,7 +49,7 @@ fn view<'a>(sight: &'a Sight, order: &'a [NodeId]) -> View<'a> {
         unfit: sight.heard.iter().filter_map(|(node, heard)| Some((*node, unfit(heard)?))).collect(),
         voters: [BTreeSet::from([sight.leader]), BTreeSet::new()],
         named_ms: sight.late_ms,
-        is_frozen: false,
+        is_frozen: record.frozen,
         giving_up: None,
     }
 }
@@ -78,6 +78,15 @@ fn unfit(heard: &Heard) -> Option<String> {
 }
 
 impl Supervisor {
+    fn tell_frozen(&self, is_frozen: bool) {
+        match is_frozen {
+            true => self.events.warn(Kind::Frozen, "the cluster was frozen: no node takes over by itself".to_owned()),
+            false => {
+                self.events.add(Kind::Thawed, "the cluster was thawed: a standby takes over by itself again".to_owned())
+            }
+        }
+    }
+
     /// Why the master is the master, and no other node is.
     pub(super) async fn explain(&self) -> Result<Explained, ControlError> {
         Ok(match self.control.explain().await? {
@@ -89,12 +98,17 @@ impl Supervisor {
     }
 }
 
-/// Keeps an event for each successor that the group names.
+/// Keeps an event for each successor that the group names, and for a freeze and its end.
 pub async fn tell_successors(supervisor: Arc<Supervisor>) {
     let mut records = supervisor.control.watch();
-    let mut told = None;
+    let (mut told, mut frozen) = (None, None);
     loop {
         let record = records.borrow_and_update().clone();
+        if let Some(is_frozen) = record.as_ref().map(|record| record.frozen)
+            && frozen.replace(is_frozen).unwrap_or(false) != is_frozen
+        {
+            supervisor.tell_frozen(is_frozen);
+        }
         if let Some(record) = record
             && let Some(successor) = record.successor()
             && told.replace((record.epoch, successor)) != Some((record.epoch, successor))

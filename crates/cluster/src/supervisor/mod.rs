@@ -21,6 +21,7 @@ mod pulse;
 mod remote_trail;
 mod requests;
 mod status;
+mod switchover;
 mod systemd;
 mod watch;
 

@@ -17,12 +17,12 @@ use super::network::Network;
 use super::runtime::Gate;
 use crate::clock::LeaseClock;
 use crate::error::ControlError;
-use crate::failover::{Decision, Heard, Planner, SUCCESSOR_MS, Sight};
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
 use crate::node::{Config, ControlHandle, Machinery, Member};
 use crate::plane::{Basis, ControlPlane, Promotion};
 use crate::record::{Mastership, Position, Role};
+use crate::sight::{Decision, Heard, Planner, SUCCESSOR_MS, Sight};
 
 /// Nodes with data where there is a witness, which is the last.
 pub const DATA_NODES: usize = 2;

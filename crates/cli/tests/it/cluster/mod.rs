@@ -2,10 +2,13 @@
 
 mod bed;
 mod demo;
+mod dsn;
 mod explain;
 mod failover;
 mod file;
+mod freeze;
 mod returning;
 mod rolled_back;
 mod supervisor;
+mod switchover;
 mod takeover;

@@ -9,6 +9,7 @@ use holdfast_node::config::{FILE_NAME, Listen};
 use holdfast_node::data_dir::{FirstStart, private_umask};
 use holdfast_replication::settings::Away;
 use std::cell::Cell;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 Example:
   holdfast serve --data ./holdfast-data --listen localhost:5433
   psql -h localhost -p 5433 -U holdfast
+  holdfast serve --data /srv/holdfast --unit > /etc/systemd/system/holdfast.service
 
 The directory is made when it does not exist, with the databases holdfast and postgres and a commented holdfast.toml; only
 its owner can read it. When clients can connect, `holdfast: ready on HOST:PORT` is printed. Logs go to stderr, or into
@@ -41,12 +43,18 @@ pub struct Arguments {
     /// Write logs as JSON, one object per line
     #[arg(long)]
     log_json: bool,
+    /// Print a systemd unit that runs this server, with these options, and exit
+    #[arg(long, conflicts_with_all = ["supervisor", "accept_divergence"])]
+    unit: bool,
     /// The runtime directory of the supervisor that starts this server; `holdfast cluster run` gives it
     #[arg(long, value_name = "DIR", hide = true)]
     supervisor: Option<PathBuf>,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+    if arguments.unit {
+        return print_unit(&arguments);
+    }
     private_umask();
     let made: Vec<FirstStart> = [Some(&arguments.data), arguments.mirror.as_ref()]
         .into_iter()
@@ -60,6 +68,26 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         made.into_iter().for_each(FirstStart::undo);
     }
     served
+}
+
+/// The unit belongs to the owner of the directory, or to this user where there is none yet.
+fn print_unit(arguments: &Arguments) -> anyhow::Result<()> {
+    let data = std::path::absolute(&arguments.data).with_context(|| arguments.data.display().to_string())?;
+    let program = std::env::current_exe().context("the path of this program")?;
+    let owner = std::fs::metadata(&data).map_or_else(|_| rustix::process::getuid().as_raw(), |found| found.uid());
+    let mut more = Vec::new();
+    if let Some(listen) = &arguments.listen {
+        more.extend(["--listen".to_owned(), listen.to_string()]);
+    }
+    if let Some(mirror) = &arguments.mirror {
+        let mirror = std::path::absolute(mirror).with_context(|| mirror.display().to_string())?;
+        more.extend(["--mirror".to_owned(), mirror.display().to_string()]);
+    }
+    if arguments.log_json {
+        more.push("--log-json".to_owned());
+    }
+    print!("{}", holdfast_cluster::server_unit(&data, owner, &more, &program));
+    Ok(())
 }
 
 fn serve(arguments: Arguments, is_ready: &Cell<bool>) -> anyhow::Result<()> {

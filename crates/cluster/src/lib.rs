@@ -41,4 +41,4 @@ pub use message::{Event, Welcome, WelcomeNode};
 pub use runtime_dir::RuntimeDir;
 pub use socket::{Asked, ask};
 pub use supervisor::{Setup, Supervisor};
-pub use unit::unit;
+pub use unit::{server_unit, unit};

@@ -184,7 +184,7 @@ mod tests {
     fn links_on_one_device_and_foreign_ones_are_found() {
         let node = |links: &[&str]| {
             let links = links.iter().map(|link| (*link).to_owned()).collect();
-            Node { links, data: PathBuf::from("/srv"), role: Role::Data }
+            Node { links, data: PathBuf::from("/srv"), role: Role::Data, clients: None }
         };
         assert_eq!(super::links(&node(&["127.0.0.1:7433"])), []);
         let found = super::links(&node(&["127.0.0.1:7433", "127.0.0.1:7434", "192.0.2.1:7433"]));

@@ -111,6 +111,13 @@ pub enum Ask {
     },
     Status,
     Events,
+    Explain,
+    Freeze {
+        frozen: bool,
+    },
+    Switchover {
+        to: Option<String>,
+    },
 }
 
 impl Ask {
@@ -142,6 +149,28 @@ pub enum Done {
     Link(Option<String>),
     Status(serde_json::Value),
     Events(Vec<Event>),
+    Explained(Explained),
+    Switched(Switched),
+}
+
+/// A planned hand-over that was carried out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Switched {
+    /// The master now.
+    pub node: NodeId,
+    pub epoch: u32,
+    /// From the request on.
+    pub ms: u64,
+}
+
+/// Why the master is the master, and no other node is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Explained {
+    /// The node that leads the control plane and decides; none: the asked one reaches none.
+    pub leader: Option<NodeId>,
+    pub why: String,
+    /// The nodes with data, and what keeps each from being the next master; empty: nothing does.
+    pub lacks: Vec<(NodeId, Vec<String>)>,
 }
 
 /// Something that happened, for a person.

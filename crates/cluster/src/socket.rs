@@ -8,17 +8,17 @@
 //! Failure: another user's connection is closed before anything is read from it, with a warning.
 
 use crate::error::ClusterError;
-use crate::message::{self, Ask, Caller, Done, Event, ToServer, ToSupervisor, VERSION};
+use crate::message::{self, Ask, Caller, Done, Event, Explained, Switched, ToServer, ToSupervisor, VERSION};
 use crate::runtime_dir::RuntimeDir;
-use holdfast_control::ControlError;
+use holdfast_control::{ControlError, NodeId};
 use holdfast_seams::socket_owner::is_operator;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
-/// How long a command waits for the supervisor's answer.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long a command waits for the supervisor's answer: a promotion may have to be waited for, and other nodes.
+const ANSWER_MAX: Duration = Duration::from_secs(45);
 
 /// The supervisor's end of the socket.
 pub struct Socket {
@@ -78,13 +78,30 @@ pub async fn connect(dir: &RuntimeDir) -> Result<UnixStream, ClusterError> {
 }
 
 /// What a command asks a running supervisor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
     Status,
     Events,
+    Explain,
+    /// No failover by itself from now on, or again.
+    Freeze(bool),
+    /// A planned hand-over, to this node or any.
+    Switchover(Option<String>),
 }
 
-/// Asks a running supervisor; the answer is JSON: an object, or the list of events.
+impl Asked {
+    fn ask(self) -> Ask {
+        match self {
+            Asked::Status => Ask::Status,
+            Asked::Events => Ask::Events,
+            Asked::Explain => Ask::Explain,
+            Asked::Freeze(frozen) => Ask::Freeze { frozen },
+            Asked::Switchover(to) => Ask::Switchover { to },
+        }
+    }
+}
+
+/// Asks a running supervisor; the answer is JSON: an object, the list of events, or null.
 pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ClusterError::io("ask", dir.socket()))?;
@@ -93,15 +110,19 @@ pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterE
         let io = |source| ClusterError::NoSupervisor { path: dir.socket(), source };
         let hello = ToSupervisor::Hello { version: VERSION, from: Caller::Command };
         message::send(&mut stream, &hello).await.map_err(io)?;
-        let ask = match asked {
-            Asked::Status => Ask::Status,
-            Asked::Events => Ask::Events,
-        };
-        message::send(&mut stream, &ToSupervisor::Ask { id: 1, ask }).await.map_err(io)?;
+        let ask = ToSupervisor::Ask { id: 1, ask: asked.ask() };
+        message::send(&mut stream, &ask).await.map_err(io)?;
         loop {
             match message::receive(&mut stream).await.map_err(io)? {
                 ToServer::Answered { done: Ok(Done::Status(status)), .. } => return Ok(status),
                 ToServer::Answered { done: Ok(Done::Events(events)), .. } => return Ok(events_json(&events)),
+                ToServer::Answered { done: Ok(Done::Explained(explained)), .. } => {
+                    return Ok(explained_json(&explained));
+                }
+                ToServer::Answered { done: Ok(Done::Switched(Switched { node, epoch, ms })), .. } => {
+                    return Ok(serde_json::json!({ "node": node, "epoch": epoch, "ms": ms }));
+                }
+                ToServer::Answered { done: Ok(Done::Nothing), .. } => return Ok(serde_json::Value::Null),
                 ToServer::Answered { done: Err(failure), .. } => return Err(ControlError::from(failure).into()),
                 ToServer::Refused(why) => return Err(ClusterError::Refused(why)),
                 _ => {}
@@ -110,6 +131,12 @@ pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterE
     };
     let late = || ClusterError::NoSupervisor { path: dir.socket(), source: io::ErrorKind::TimedOut.into() };
     runtime.block_on(async { tokio::time::timeout(ANSWER_MAX, answer).await.map_err(|_| late())? })
+}
+
+fn explained_json(explained: &Explained) -> serde_json::Value {
+    let node = |(node, lacks): &(NodeId, Vec<String>)| serde_json::json!({ "node": node, "lacks": lacks });
+    let nodes: Vec<_> = explained.lacks.iter().map(node).collect();
+    serde_json::json!({ "leader": explained.leader, "why": explained.why, "nodes": nodes })
 }
 
 fn events_json(events: &[Event]) -> serde_json::Value {

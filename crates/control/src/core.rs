@@ -22,7 +22,6 @@ use tokio::time::{sleep, timeout};
 use crate::applied::Applied;
 use crate::clock::LeaseClock;
 use crate::error::ControlError;
-use crate::failover::Successors;
 use crate::id::{DiskId, NodeId};
 use crate::lease::{Lease, LeaseTerms, WaitOut};
 use crate::machine::Published;
@@ -31,7 +30,9 @@ use crate::plane::{Basis, Promotion};
 use crate::raft::{Peer, Raft, Runtime};
 use crate::record::{Answer, Command, Mastership, RECORD_VERSION_GRANTS, Record, Refusal, Role};
 use crate::server::PROPOSAL_TIMEOUT;
+use crate::sight::Planner;
 use crate::trail_tip::TrailSlot;
+use crate::watching::Watch;
 use crate::wire::{Reply, Request};
 
 /// The time for which a proposal is retried if there is no leader.
@@ -67,8 +68,10 @@ pub struct Core {
     pub trail: TrailSlot,
     /// What this member's state machine has applied, and when.
     pub applied: Applied,
-    /// Who is named when the master is silent; `None`: no node is, without a command.
-    pub successors: Option<Successors>,
+    /// Chooses who is named when the master is silent; `None`: no node is, without a command.
+    pub planner: Option<Planner>,
+    /// What this member watches for as Raft's leader.
+    pub watching: Mutex<Watch>,
     #[cfg(test)]
     pub sabotage: crate::simulation::Sabotage,
 }

@@ -3,10 +3,11 @@
 //! | the record | and | then |
 //! |---|---|---|
 //! | Serving | a renewal, an epoch or a snapshot was applied here less than a lease ago, or this leader is not *settled* | nothing |
+//! | Serving, frozen | | nothing; silence counts from the thaw on |
 //! | Serving | otherwise, and there is a successor | Depose for it |
 //! | Free for no node | this leader is settled, and there is a successor | Depose, which only names it |
 //! | Deposed, Free for a node | a person named it | nothing |
-//! | Deposed, Free for a node | it is silent for a lease, or has had [`SUCCESSOR_MS`] since it might be promoted, and there is another one | Depose for the other one |
+//! | Deposed, Free for a node | it is silent for a lease, or has had [`SUCCESSOR_MS`](crate::sight::SUCCESSOR_MS) since it might be promoted, and there is another one | Depose for the other one |
 //!
 //! *Settled* (rule K3): for 1 s it is the leader of one term, a quorum has acknowledged it within 500 ms, and an entry of its own
 //! term is applied here; and now all of its log is applied. Silence and these times are watched: a turn adds at most 50 ms, and one of more
@@ -15,7 +16,8 @@
 //! The Depose names the revision that it was decided on, is one write in the term of the decision, and is neither repeated nor
 //! passed on (rule K2): what arrives late changes nothing. The next turn decides again.
 //!
-//! Which node is the best successor is decided by [`Successors`]; the supervisor has its planner for that.
+//! Which node is the best successor is decided by [`Planner`](crate::sight::Planner), the supervisor's; it also says why. [`explain`] shows the same sight
+//! to the same planner at any time, and changes nothing.
 //!
 //! Failure: without a majority nothing is proposed. Without a successor nothing is either, and the master keeps its epoch.
 
@@ -24,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use holdfast_types::Epoch;
 use openraft::ServerState;
 use tokio::time::{sleep, timeout};
 
@@ -33,51 +34,19 @@ use crate::core::Core;
 use crate::id::NodeId;
 use crate::record::{Command, Mastership, Record, Role};
 use crate::server::PROPOSAL_TIMEOUT;
+use crate::sight::{Decision, EXPLAIN_TIMEOUT, Explained, Explanation, Heard, Sight, Undecided};
 use crate::trail_tip::TrailTip;
+use crate::watching::{Look, Watch};
 use crate::wire::{Reply, Request};
 
-/// A successor that could be promoted for this time, and was not, is replaced.
-pub const SUCCESSOR_MS: u64 = 2_000;
-/// For how long a leader leads before it deposes.
-const SETTLED_NS: u64 = 1_000_000_000;
 /// A quorum has acknowledged a settled leader within this time.
 const QUORUM_ACK_MS_MAX: u64 = 500;
-/// A turn that lasts longer proves nothing.
-const TURN_NS_MAX: u64 = 250_000_000;
-const TURN_COUNTS_NS_MAX: u64 = 50_000_000;
 /// How long a node with data may take to say where its trail ends.
 const TIP_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// The master is asked for this long only.
 const MASTER_TIP_TIMEOUT: Duration = Duration::from_millis(300);
 /// The pause between two questions for a successor.
 const ASK_EVERY: Duration = Duration::from_millis(100);
-
-/// What a node with data says of itself.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Heard {
-    /// Its trail is open, and ends there.
-    Tip(TrailTip),
-    /// It answers, and has no trail that could be a master's; why.
-    Unfit(String),
-    /// It does not answer; since when, as far as this leader watched it.
-    Silent { ms: u64 },
-}
-
-/// What the leader knows when the mastership is over.
-#[derive(Clone, Debug)]
-pub struct Sight {
-    pub record: Record,
-    pub leader: NodeId,
-    /// For how long no renewal was applied, where the master counts as silent.
-    pub silent_ms: Option<u64>,
-    /// For how long the successor that is named could have been promoted.
-    pub late_ms: u64,
-    /// The nodes with data.
-    pub heard: BTreeMap<NodeId, Heard>,
-}
-
-/// Chooses the node to name, if there is one.
-pub type Successors = Arc<dyn Fn(&Sight) -> Option<NodeId> + Send + Sync>;
 
 impl Record {
     /// The node that is to be promoted next.
@@ -90,37 +59,13 @@ impl Record {
     }
 }
 
-/// Times that Raft's leader watches.
-#[derive(Default)]
-struct Watch {
-    last_ns: u64,
-    signs: u64,
-    silent_ns: u64,
-    term: u64,
-    leads_ns: u64,
-    /// All watched time of this member.
-    watched_ns: u64,
-    named: Option<(Epoch, Option<NodeId>, u64)>,
-    /// When each node was heard last.
-    heard_ns: BTreeMap<NodeId, u64>,
-}
-
-/// What the leader may decide on.
-struct Settled {
+/// What the leader sees of the record, and whether it may decide on it.
+struct View {
     term: u64,
     record: Record,
     silent_ms: Option<u64>,
     late_ms: u64,
-}
-
-/// What a turn of the loop looks at.
-#[derive(Clone, Copy)]
-struct Look {
-    now_ns: u64,
-    signs: u64,
-    term: u64,
-    /// It leads in this term, an own entry is applied, and a quorum has acknowledged it lately.
-    leads: bool,
+    undecided: Option<Undecided>,
 }
 
 impl Look {
@@ -131,127 +76,127 @@ impl Look {
         let acknowledged = metrics.millis_since_quorum_ack.is_some_and(|ms| ms < QUORUM_ACK_MS_MAX);
         let leads = metrics.state == ServerState::Leader && metrics.current_leader == Some(core.me);
         let (now_ns, signs) = (core.clock.now_ns(), core.applied.signs());
-        Look { now_ns, signs, term: metrics.current_term, leads: leads && own && acknowledged }
+        let (term, leads) = (metrics.current_term, leads && own && acknowledged);
+        Look { now_ns, signs, term, leads, has_majority: acknowledged }
     }
 }
 
-impl Watch {
-    fn starting(look: Look) -> Watch {
-        Watch { last_ns: look.now_ns, signs: look.signs, term: look.term, ..Watch::default() }
+/// What is seen of the present record. `None`: there has been no master yet.
+fn view(watch: &mut Watch, core: &Core) -> Option<View> {
+    let record = core.applied.record()?;
+    let master = record.master?;
+    let named = record.successor();
+    let is_known = watch.named.is_some_and(|(epoch, to, _)| (epoch, to) == (record.epoch, named));
+    if !is_known {
+        watch.named = Some((record.epoch, named, watch.watched_ns));
     }
-
-    /// Counts a turn of the loop. `by_the_clock`: what a simpler program would do, for the simulation.
-    fn turn(&mut self, look: Look, by_the_clock: bool) {
-        let passed_ns = look.now_ns.saturating_sub(std::mem::replace(&mut self.last_ns, look.now_ns));
-        let counted_ns = if by_the_clock { passed_ns } else { passed_ns.min(TURN_COUNTS_NS_MAX) };
-        self.watched_ns += counted_ns;
-        (self.silent_ns, self.leads_ns) = (self.silent_ns + counted_ns, self.leads_ns + counted_ns);
-        if passed_ns > TURN_NS_MAX && !by_the_clock {
-            (self.silent_ns, self.leads_ns) = (0, 0);
-            self.heard_ns.clear();
-        }
-        if std::mem::replace(&mut self.signs, look.signs) != look.signs {
-            self.silent_ns = 0;
-        }
-        let is_new = std::mem::replace(&mut self.term, look.term) != look.term;
-        if is_new || !look.leads {
-            self.leads_ns = 0;
-        }
+    let (term, all_applied) = {
+        let metrics = core.raft.metrics();
+        let metrics = metrics.borrow();
+        (metrics.current_term, metrics.last_applied.map(|applied| applied.index) == metrics.last_log_index)
+    };
+    let is_serving = matches!(record.mastership, Mastership::Serving { .. });
+    if record.frozen {
+        // What a person did meanwhile, a restart for example, is no silence.
+        watch.silent_ns = 0;
     }
+    let ms = watch.silent_ns / 1_000_000;
+    let undecided = if !watch.has_majority {
+        Some(Undecided::NoMajority)
+    } else if is_serving && record.frozen {
+        Some(Undecided::Frozen)
+    } else if is_serving && ms < u64::from(record.lease.lease_ms) {
+        Some(Undecided::Renewed { ms })
+    } else if !watch.is_settled() || !all_applied || term != watch.term {
+        Some(Undecided::NotSettled)
+    } else if is_serving && master == core.me && core.holding.lease.lock().valid_now() {
+        // It renews its lease no more.
+        Some(Undecided::OwnLease)
+    } else {
+        (named.is_some() && !record.automatic).then_some(Undecided::NamedByCommand)
+    };
+    let silent_ms = (is_serving && undecided.is_none()).then_some(ms);
+    let late_ms = if is_serving { 0 } else { late_ms(watch, core, &record) };
+    Some(View { term, record, silent_ms, late_ms, undecided })
+}
 
-    fn is_settled(&self) -> bool {
-        self.leads_ns >= SETTLED_NS
-    }
-
-    /// What may be decided on, if anything is to be decided.
-    fn settled(&mut self, core: &Core) -> Option<Settled> {
-        let record = core.applied.record()?;
-        let master = record.master?;
-        let named = record.successor();
-        let is_known = self.named.is_some_and(|(epoch, to, _)| (epoch, to) == (record.epoch, named));
-        if !is_known {
-            self.named = Some((record.epoch, named, self.watched_ns));
+/// For how long the successor could have been promoted.
+fn late_ms(watch: &Watch, core: &Core, record: &Record) -> u64 {
+    let since_ns = watch.named.map_or(watch.watched_ns, |(_, _, since_ns)| since_ns);
+    let known_ms = (watch.watched_ns - since_ns) / 1_000_000;
+    match record.mastership {
+        // A successor of a lease that may last waits first; the wait belongs to the epoch.
+        Mastership::Deposed { wait: true, .. } => {
+            let waited_ms = core.applied.waited_ms(record.epoch).unwrap_or(0);
+            waited_ms.saturating_sub(record.lease.wait_out_ms()).min(known_ms)
         }
-        let (term, all_applied) = {
-            let metrics = core.raft.metrics();
-            let metrics = metrics.borrow();
-            (metrics.current_term, metrics.last_applied.map(|applied| applied.index) == metrics.last_log_index)
-        };
-        if !self.is_settled() || !all_applied || term != self.term {
-            return None;
-        }
-        let silent_ms = self.silent_ns / 1_000_000;
-        match record.mastership {
-            Mastership::Serving { .. } if silent_ms < u64::from(record.lease.lease_ms) => None,
-            // This member's own, and it renews its lease no more.
-            Mastership::Serving { .. } if master == core.me && core.holding.lease.lock().valid_now() => None,
-            Mastership::Serving { .. } => Some(Settled { term, record, silent_ms: Some(silent_ms), late_ms: 0 }),
-            _ if named.is_some() && !record.automatic => None,
-            _ => {
-                let since_ns = self.named.map_or(self.watched_ns, |(_, _, since_ns)| since_ns);
-                let known_ms = (self.watched_ns - since_ns) / 1_000_000;
-                // A successor of a lease that may last waits first; the wait belongs to the epoch.
-                let late_ms = match record.mastership {
-                    Mastership::Deposed { wait: true, .. } => {
-                        let waited_ms = core.applied.waited_ms(record.epoch).unwrap_or(0);
-                        waited_ms.saturating_sub(record.lease.wait_out_ms()).min(known_ms)
-                    }
-                    _ => known_ms,
-                };
-                Some(Settled { term, record, silent_ms: None, late_ms })
-            }
-        }
+        _ => known_ms,
     }
 }
 
 /// Names successors while this member leads Raft. Never returns.
 pub async fn keep(core: Arc<Core>) {
-    let Some(successors) = core.successors.clone() else { return std::future::pending().await };
-    let mut watch = Watch::starting(Look::at(&core));
+    let Some(planner) = core.planner.clone() else { return std::future::pending().await };
+    *core.watching.lock() = Watch::starting(Look::at(&core));
     let mut ask_at_ns = 0;
     loop {
         sleep(TURN).await;
-        watch.turn(Look::at(&core), by_the_clock(&core));
-        let Some(settled) = watch.settled(&core).filter(|_| watch.watched_ns >= ask_at_ns) else { continue };
-        let mut asking = std::pin::pin!(hear(&core, &settled.record));
+        turn(&core);
+        let Some(view) = decidable(&core).filter(|_| core.watching.lock().watched_ns >= ask_at_ns) else { continue };
+        let mut asking = std::pin::pin!(hear(&core, &view.record, MASTER_TIP_TIMEOUT));
         // Only watched time counts, so the turns continue.
         let heard = loop {
             tokio::select! {
                 biased;
                 heard = &mut asking => break heard,
-                () = sleep(TURN) => watch.turn(Look::at(&core), by_the_clock(&core)),
+                () = sleep(TURN) => turn(&core),
             }
         };
-        watch.turn(Look::at(&core), by_the_clock(&core));
-        ask_at_ns = watch.watched_ns + ASK_EVERY.as_nanos() as u64;
-        let heard = watch.since_when(heard);
+        turn(&core);
+        let heard = {
+            let mut watch = core.watching.lock();
+            ask_at_ns = watch.watched_ns + ASK_EVERY.as_nanos() as u64;
+            watch.note_heard(&heard);
+            watch.since_when(heard)
+        };
         // What has happened meanwhile is decided on in the next turn.
-        let is_same = |now: &Settled| now.term == settled.term && now.record.revision == settled.record.revision;
-        let Some(Settled { term, record, silent_ms, late_ms }) = watch.settled(&core).filter(is_same) else { continue };
-        let sight = Sight { record, leader: core.me, silent_ms, late_ms, heard };
-        if let Some(successor) = successors(&sight) {
+        let is_same = |now: &View| now.term == view.term && now.record.revision == view.record.revision;
+        let Some(view) = decidable(&core).filter(is_same) else { continue };
+        let (term, sight) = (view.term, sight(&core, view, heard));
+        if let Some(successor) = planner(&sight).successor {
             depose(&core, term, &sight, successor).await;
         }
     }
 }
 
-impl Watch {
-    /// Completes the answers of nodes that were silent with the time for which they have been.
-    fn since_when(&mut self, heard: BTreeMap<NodeId, Option<Heard>>) -> BTreeMap<NodeId, Heard> {
-        let now_ns = self.watched_ns;
-        let mut one = |(node, heard): (NodeId, Option<Heard>)| {
-            let last_ns = self.heard_ns.entry(node).or_insert(now_ns);
-            let heard = match heard {
-                Some(heard) => {
-                    *last_ns = now_ns;
-                    heard
-                }
-                None => Heard::Silent { ms: (now_ns - *last_ns) / 1_000_000 },
-            };
-            (node, heard)
-        };
-        heard.into_iter().map(&mut one).collect()
+fn turn(core: &Core) {
+    core.watching.lock().turn(Look::at(core), by_the_clock(core));
+}
+
+fn decidable(core: &Core) -> Option<View> {
+    view(&mut core.watching.lock(), core).filter(|view| view.undecided.is_none())
+}
+
+fn sight(core: &Core, view: View, heard: BTreeMap<NodeId, Heard>) -> Sight {
+    let View { record, silent_ms, late_ms, undecided, .. } = view;
+    Sight { record, leader: core.me, silent_ms, undecided, late_ms, heard }
+}
+
+/// Why the master is the master and no other node is. `None`: this member does not lead.
+pub async fn explain(core: &Core) -> Option<Explanation> {
+    let planner = core.planner.clone()?;
+    if core.raft.metrics().borrow().current_leader != Some(core.me) {
+        return None;
     }
+    let record = core.applied.record()?;
+    let heard = hear(core, &record, MASTER_TIP_TIMEOUT).await;
+    let (view, heard) = {
+        let mut watch = core.watching.lock();
+        let without_master = || View { term: 0, record, silent_ms: None, late_ms: 0, undecided: None };
+        (view(&mut watch, core).unwrap_or_else(without_master), watch.since_when(heard))
+    };
+    let Decision { why, lacks, .. } = planner(&sight(core, view, heard));
+    Some(Explanation { leader: core.me, why, lacks })
 }
 
 #[cfg(not(test))]
@@ -264,12 +209,38 @@ fn by_the_clock(core: &Core) -> bool {
     core.sabotage == crate::simulation::Sabotage::SilenceByTheClock
 }
 
+/// The leader's explanation: of this member, of the leader, or through another member that reaches it.
+pub async fn explained(core: &Core) -> Explained {
+    if let Some(explanation) = explain(core).await {
+        return Explained::Led(explanation);
+    }
+    let leader = core.raft.metrics().borrow().current_leader;
+    let first = core.others().filter(|node| Some(*node) == leader);
+    let mut unreachable = BTreeMap::new();
+    for node in first.chain(core.others().filter(|node| Some(*node) != leader)) {
+        match core.peers.ask(node, Request::Explain { further: true }, EXPLAIN_TIMEOUT).await {
+            Ok(Reply::Explained(explanation)) => return Explained::Led(explanation),
+            Ok(_) => {}
+            Err(error) => {
+                unreachable.insert(node, error.to_string());
+            }
+        }
+    }
+    Explained::NotLed { unreachable }
+}
+
+/// What the nodes with data say of themselves now.
+pub async fn heard(core: &Core, record: &Record) -> BTreeMap<NodeId, Heard> {
+    let heard = hear(core, record, TIP_TIMEOUT).await.into_iter();
+    heard.map(|(node, heard)| (node, heard.unwrap_or(Heard::Silent { ms: 0 }))).collect()
+}
+
 /// Asks the nodes with data where their trails end; `None`: no answer.
-async fn hear(core: &Core, record: &Record) -> BTreeMap<NodeId, Option<Heard>> {
+async fn hear(core: &Core, record: &Record, of_master: Duration) -> BTreeMap<NodeId, Option<Heard>> {
     let data = record.members.iter().filter(|(_, role)| **role == Role::Data).map(|(node, _)| *node);
     let asked = data.map(|node| async move {
         // The master is hardly ever its own successor, and an answer of the others is not to wait for it.
-        let within = if record.master == Some(node) { MASTER_TIP_TIMEOUT } else { TIP_TIMEOUT };
+        let within = if record.master == Some(node) { of_master } else { TIP_TIMEOUT };
         (node, timeout(within, hear_one(core, node)).await.ok().flatten())
     });
     join_all(asked).await.into_iter().collect()
@@ -307,75 +278,5 @@ async fn depose(core: &Core, term: u64, sight: &Sight, successor: NodeId) {
         }
         Ok(Err(error)) => tracing::info!("the successor was not named: {error}"),
         Err(_) => tracing::warn!("no majority of the members has agreed on the successor yet"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A leader of term 3 that watches turns of 25 ms, until something is changed.
-    struct Bench {
-        watch: Watch,
-        look: Look,
-    }
-
-    impl Bench {
-        fn new() -> Bench {
-            let look = Look { now_ns: 1_000_000_000, signs: 7, term: 3, leads: true };
-            Bench { watch: Watch::starting(look), look }
-        }
-
-        fn turns(&mut self, count: u64, ms: u64) {
-            for _ in 0..count {
-                self.look.now_ns += ms * 1_000_000;
-                self.watch.turn(self.look, false);
-            }
-        }
-
-        fn silent_ms(&self) -> u64 {
-            self.watch.silent_ns / 1_000_000
-        }
-    }
-
-    #[test]
-    fn silence_counts_from_the_last_sign() {
-        let mut bench = Bench::new();
-        bench.turns(120, 25);
-        assert_eq!(bench.silent_ms(), 3_000);
-        bench.look.signs += 1;
-        bench.turns(1, 25);
-        assert_eq!(bench.silent_ms(), 0);
-        // A slow turn counts in part, one that was a pause proves nothing.
-        bench.turns(1, 200);
-        assert_eq!(bench.silent_ms(), 50);
-        bench.turns(1, 10_000);
-        assert_eq!(bench.silent_ms(), 0);
-    }
-
-    #[test]
-    fn a_leader_is_settled_after_a_second_of_one_term() {
-        let mut bench = Bench::new();
-        bench.turns(39, 25);
-        assert!(!bench.watch.is_settled());
-        bench.turns(1, 25);
-        assert!(bench.watch.is_settled());
-        let spoilers: [fn(&mut Bench); 3] = [
-            |bench| bench.look.term += 1,
-            |bench| bench.turns(1, 1_000),
-            |bench| {
-                // It was cut off for a turn.
-                bench.look.leads = false;
-                bench.turns(1, 25);
-                bench.look.leads = true;
-            },
-        ];
-        for spoil in spoilers {
-            bench.turns(50, 25);
-            assert!(bench.watch.is_settled());
-            spoil(&mut bench);
-            bench.turns(39, 25);
-            assert!(!bench.watch.is_settled());
-        }
     }
 }

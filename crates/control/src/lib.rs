@@ -17,7 +17,7 @@
 //!   enough others have has everything acknowledged. A promotion compares them: [`ControlHandle::set_trail`].
 //!
 //! Without a person it is Raft's leader that names the successor of a master that no longer renews its lease, where
-//! [`Machinery::successors`] is set (`failover.rs`).
+//! [`Machinery::planner`] is set (`failover.rs`); the witness leads where it can (`leads.rs`).
 //!
 //! How it fails: without a majority nothing changes and the lease runs out. A failed disk ends the process; a damaged
 //! directory refuses to open; the other two nodes replace one that was lost. A clock that is wrong by more than agreed, or
@@ -86,6 +86,7 @@ mod frames;
 pub mod grant;
 mod id;
 mod journal;
+mod leads;
 mod lease;
 mod machine;
 mod members;
@@ -97,6 +98,7 @@ mod raft;
 mod record;
 mod refusal;
 mod server;
+mod sight;
 #[cfg(test)]
 mod simulation;
 mod starts;
@@ -104,16 +106,17 @@ mod storage;
 mod sync_members;
 mod trail_tip;
 mod transport;
+mod watching;
 mod wire;
 
 pub use clock::{BootClock, LeaseClock};
 pub use error::ControlError;
-pub use failover::{Heard, SUCCESSOR_MS, Sight, Successors};
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{LEASE_MS_BY_GRANTS, Lease, LeasePage, LeaseTerms};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};
 pub use plane::{Basis, Change, ControlPlane, Promotion, Quorum};
 pub use record::{Becomes, Command, Mastership, Position, RECORD_VERSION_GRANTS, Record, Refusal, Role, apply};
+pub use sight::{Decision, Explained, Explanation, Heard, Planner, SUCCESSOR_MS, Sight, Undecided};
 pub use sync_members::SyncMembers;
 pub use trail_tip::{Compared, ComparedTrail, TrailTip, judge};
 pub use transport::{BoxStream, Incoming, Secure, Stream, TcpTransport, Transport};

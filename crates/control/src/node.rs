@@ -23,9 +23,10 @@ use crate::applied::{Applied, TURN};
 use crate::clock::{BootClock, LeaseClock};
 use crate::core::{Core, Holding, PATIENCE};
 use crate::error::ControlError;
-use crate::failover::{self, Successors};
+use crate::failover;
 use crate::id::{DiskId, NodeId};
 use crate::journal::Journal;
+use crate::leads;
 use crate::lease::{Lease, LeaseTerms};
 use crate::machine::{Machine, Published};
 use crate::members;
@@ -34,6 +35,7 @@ use crate::plane::{Change, ControlPlane, Promotion, Quorum};
 use crate::raft::{Raft, Runtime, settings};
 use crate::record::{Command, Record, Role};
 use crate::server::Server;
+use crate::sight::{Explained, Heard, Planner};
 use crate::starts::Starts;
 use crate::storage::LogStore;
 use crate::trail_tip::{ComparedTrail, LinkSlot, TrailSlot};
@@ -79,8 +81,8 @@ pub struct Machinery {
     pub clock: Arc<dyn LeaseClock>,
     /// Random numbers that differ between nodes and starts.
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// The node that is named as the successor of a silent master; `None`: no node is named without a command.
-    pub successors: Option<Successors>,
+    /// Chooses the successor of a silent master; `None`: no node is named without a command.
+    pub planner: Option<Planner>,
     /// Called with the reason when the member can take part no more, once, on its thread. What was being written may or
     /// may not be on the disk, and only a new start reads that: the process has to end.
     pub on_failure: Arc<dyn Fn(&ControlError) + Send + Sync>,
@@ -95,7 +97,7 @@ impl Machinery {
             _ => std::process::abort(),
         });
         let (clock, random) = (Arc::new(BootClock), Arc::new(os_random));
-        Machinery { disk, transport, clock, random, successors: None, on_failure }
+        Machinery { disk, transport, clock, random, planner: None, on_failure }
     }
 }
 
@@ -228,38 +230,46 @@ impl Member {
         let raft = Raft::new(config.node, settings, peers.clone(), store, machine).await;
         let raft = raft.map_err(|error| stopped(&error))?;
         peers.set_raft(raft.clone());
-        let server = Server {
-            me: config.node,
-            disk,
-            members: config.members.clone(),
-            link,
-            raft: raft.clone(),
-            peers: peers.clone(),
-            published: published.clone(),
-            trail: trail.clone(),
-            refused: Mutex::default(),
-            starts,
-            #[cfg(test)]
-            sabotage: self.sabotage,
-        };
         let greeting = peers.clone();
         let core = Arc::new(Core {
             me: config.node,
             disk,
-            members: config.members,
+            members: config.members.clone(),
             terms: config.lease,
             clock: machinery.clock,
             random: machinery.random,
             raft: raft.clone(),
-            peers,
-            published,
+            peers: peers.clone(),
+            published: published.clone(),
             holding,
-            trail,
+            trail: trail.clone(),
             applied: applied.clone(),
-            successors: machinery.successors,
+            planner: machinery.planner,
+            watching: Mutex::default(),
             #[cfg(test)]
             sabotage: self.sabotage,
         });
+        let server = Server {
+            me: config.node,
+            disk,
+            members: config.members,
+            link,
+            raft: raft.clone(),
+            peers,
+            published,
+            trail,
+            refused: Mutex::default(),
+            starts,
+            explain: Arc::new({
+                let core = core.clone();
+                move || {
+                    let core = core.clone();
+                    Box::pin(async move { failover::explain(&core).await })
+                }
+            }),
+            #[cfg(test)]
+            sabotage: self.sabotage,
+        };
         let serve_jobs = async {
             while let Some(job) = jobs.recv().await {
                 drop(Runtime::spawn(job(core.clone())));
@@ -269,6 +279,7 @@ impl Member {
             () = Arc::new(server).run(machinery.transport) => Ok(()),
             () = members::keep(core.clone()) => Ok(()),
             () = failover::keep(core.clone()) => Ok(()),
+            () = leads::keep(core.clone()) => Ok(()),
             () = watch_time(&applied) => Ok(()),
             () = serve_jobs => Ok(()),
             () = greeting.announce() => Ok(()),
@@ -431,6 +442,29 @@ impl ControlHandle {
         command: impl FnOnce(NodeId, u64) -> Command + Send + 'static,
     ) -> Asked<'_> {
         self.ask(move |core| async move { core.propose(command(core.me, change), PATIENCE).await.map(drop) })
+    }
+
+    /// Names no successor without a person from now on, or permits that again.
+    pub fn freeze(&self, frozen: bool) -> Asked<'_> {
+        self.ask(move |core| async move { core.propose(Command::Freeze { frozen }, PATIENCE).await.map(drop) })
+    }
+
+    /// What the nodes with data say of themselves now; the master is given as much time as the others.
+    pub fn heard(&self, record: Record) -> BoxFuture<'_, Result<BTreeMap<NodeId, Heard>, ControlError>> {
+        self.ask(move |core| async move { Ok(failover::heard(&core, &record).await) })
+    }
+
+    /// Names the successor of a master that serves, because a person has asked for it: refused if the record has moved since it was
+    /// looked at. A successor that is not promoted is replaced, as one that the group has named.
+    pub fn hand_over(&self, seen: &Record, successor: NodeId) -> Asked<'_> {
+        let (expected_epoch, seen) = (seen.epoch, Some(seen.revision));
+        let command = Command::Depose { expected_epoch, successor, accept_loss: false, seen };
+        self.ask(move |core| async move { core.propose(command, PATIENCE).await.map(drop) })
+    }
+
+    /// Why the master is the master and no other node is: the leader's view, asked of it or of a member that reaches it.
+    pub fn explain(&self) -> BoxFuture<'_, Result<Explained, ControlError>> {
+        self.ask(|core| async move { Ok(failover::explained(&core).await) })
     }
 
     /// Tells the group where the trail that was set ends, as the master of `epoch`; before its first answer.

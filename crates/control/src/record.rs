@@ -17,6 +17,7 @@
 //! | HandOver | Serving | record 2; by the master of this epoch; as Depose for the successor | Free for this successor: the page was closed |
 //! | HandOver | Deposed, Free | as above | Free; a successor that was named before stays |
 //! | TellPositions | Serving | by the master of this epoch | the positions are kept as by RenewLease |
+//! | Freeze | any | a record | frozen, or no longer: no node is named without a person while it is; what was decided before is refused as moved |
 //! | Look | any | a record | unchanged, done: the answer is the record at this position in the log |
 //! | ShrinkSyncSet, GrowSyncSet | Serving | by the master of this epoch; never the master itself; no older than the last | the set without, with it |
 //! | NameQuorum | Serving | as for ShrinkSyncSet; all are data members, and as many as needed are present | the master and these, of which each commit reaches the number given |
@@ -126,6 +127,9 @@ pub struct Record {
     /// The successor was named without a person: it is replaced when it is not promoted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub automatic: bool,
+    /// By command no successor is named without a person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frozen: bool,
 }
 
 /// Everything below this position of the trail, as the master of this epoch wrote it.
@@ -232,6 +236,9 @@ pub enum Command {
         needed: usize,
         change: u64,
     },
+    /// Names no successor without a person from now on, or permits that again. A release that does not know this command cannot apply
+    /// it and stops: all members are of a release that does before it is given.
+    Freeze { frozen: bool },
     /// Changes nothing; the answer is current.
     Look,
 }
@@ -310,6 +317,7 @@ fn found(command: &Command) -> Result<Record, Refusal> {
         sync_change: 0,
         positions: BTreeMap::new(),
         automatic: false,
+        frozen: false,
     })
 }
 
@@ -317,6 +325,10 @@ impl Record {
     fn decide(&mut self, command: &Command) -> Result<(), Refusal> {
         match command {
             Command::Look => Ok(()),
+            Command::Freeze { frozen } => {
+                self.frozen = *frozen;
+                Ok(())
+            }
             Command::Found { group, .. } if *group == self.group => Ok(()),
             Command::Found { .. } => Err(Refusal::OtherGroup),
             Command::Depose { expected_epoch, successor, accept_loss, seen } => {

@@ -324,6 +324,39 @@ fn golden_record_of_a_quorum() {
     assert_eq!(serde_json::to_string(&read).unwrap(), text);
 }
 
+/// A record that is not frozen has the bytes that it had before the field was there.
+#[test]
+fn golden_record_that_is_frozen() {
+    let text = serde_json::to_string(&after(&with(serving(), &[Command::Freeze { frozen: true }])).unwrap()).unwrap();
+    assert!(text.ends_with(r#""attempt":100,"sync_change":1,"frozen":true}"#), "{text}");
+    let read: Record = serde_json::from_str(&text).unwrap();
+    assert!(read.frozen && serde_json::to_string(&read).unwrap() == text);
+    let thawed = after(&with(serving(), &[Command::Freeze { frozen: true }, Command::Freeze { frozen: false }]));
+    assert!(!serde_json::to_string(&thawed.unwrap()).unwrap().contains("frozen"));
+}
+
+#[test]
+fn a_freeze_outlasts_masters_and_stops_what_was_decided_before_it() {
+    let mut record = after(&serving());
+    let seen = Some(record.as_ref().unwrap().revision);
+    let depose = Command::Depose { expected_epoch: Epoch(1), successor: node("b"), accept_loss: false, seen };
+    apply(&mut record, &Command::Freeze { frozen: true }).unwrap();
+    assert!(matches!(apply(&mut record, &depose), Err(Refusal::Moved { .. })));
+    // The same again changes nothing.
+    let frozen = record.clone();
+    apply(&mut record, &Command::Freeze { frozen: true }).unwrap();
+    assert_eq!(record, frozen);
+    // A person may, and the next master finds it frozen.
+    apply(
+        &mut record,
+        &Command::Depose { expected_epoch: Epoch(1), successor: node("b"), accept_loss: false, seen: None },
+    )
+    .unwrap();
+    apply(&mut record, &promote(1, "b", 1_000_000)).unwrap();
+    assert!(record.unwrap().frozen);
+    assert_eq!(apply(&mut None, &Command::Freeze { frozen: true }), Err(Refusal::NotFounded));
+}
+
 #[test]
 fn golden_commands() {
     let golden = [
@@ -345,6 +378,7 @@ fn golden_commands() {
         (release(1, "a"), r#"{"release":{"epoch":1,"by":"a"}}"#),
         (shrink(1, "a", "b"), r#"{"shrink_sync_set":{"epoch":1,"by":"a","node":"b","change":2}}"#),
         (Command::Look, r#""look""#),
+        (Command::Freeze { frozen: true }, r#"{"freeze":{"frozen":true}}"#),
         (grow(1, "a", "b"), r#"{"grow_sync_set":{"epoch":1,"by":"a","node":"b","change":1}}"#),
     ];
     for (command, text) in golden {

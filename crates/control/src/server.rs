@@ -13,6 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use openraft::AsyncRuntime;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -23,6 +24,7 @@ use crate::machine::Published;
 use crate::peers::Peers;
 use crate::raft::{Raft, Runtime, Snapshot};
 use crate::record::{Command, Record, Role};
+use crate::sight::{EXPLAIN_TIMEOUT, Explanation};
 use crate::starts::{NotMet, Starts};
 use crate::trail_tip::{LinkSlot, TrailSlot};
 use crate::transport::{BoxStream, Incoming, Transport};
@@ -36,6 +38,9 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a proposal may take before the caller is asked to check again.
 pub const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What this member explains as the leader; `None`: it does not lead.
+pub type Explain = Arc<dyn Fn() -> BoxFuture<'static, Option<Explanation>> + Send + Sync>;
 
 /// Answers requests of the other members.
 pub struct Server {
@@ -52,6 +57,7 @@ pub struct Server {
     /// Why each member was refused last: it comes again five times a second.
     pub refused: Mutex<BTreeMap<NodeId, String>>,
     pub starts: Arc<Starts>,
+    pub explain: Explain,
     #[cfg(test)]
     pub sabotage: crate::simulation::Sabotage,
 }
@@ -203,7 +209,7 @@ impl Server {
                 _ if *further && *origin != hello.from => Err(format!("{} hands on for {origin}", hello.from)),
                 _ => Ok(()),
             },
-            Request::Tip => Ok(()),
+            Request::Tip | Request::Explain { .. } => Ok(()),
             _ if hello.to_disk == Some(self.disk) => Ok(()),
             _ => Err(format!("node {} has another disk than the log says", self.me)),
         }
@@ -238,6 +244,14 @@ impl Server {
                 _ => self.propose(command).await,
             },
             Request::Tip => Reply::Tip(self.trail.tip().await),
+            Request::Explain { further } => match ((self.explain)().await, self.leader()) {
+                (Some(explanation), _) => Reply::Explained(explanation),
+                (None, Some(leader)) if further && leader != self.me => {
+                    let handed_on = self.peers.ask(leader, Request::Explain { further: false }, EXPLAIN_TIMEOUT).await;
+                    handed_on.unwrap_or(Reply::NotLeading { leader: Some(leader) })
+                }
+                (None, leader) => Reply::NotLeading { leader },
+            },
         }
     }
 }
@@ -261,7 +275,11 @@ fn speaker(command: &Command) -> Option<NodeId> {
         | Command::ShrinkSyncSet { by, .. }
         | Command::GrowSyncSet { by, .. }
         | Command::NameQuorum { by, .. } => Some(*by),
-        Command::Found { .. } | Command::Depose { .. } | Command::Promote { .. } | Command::Look => None,
+        Command::Found { .. }
+        | Command::Depose { .. }
+        | Command::Promote { .. }
+        | Command::Freeze { .. }
+        | Command::Look => None,
     }
 }
 

@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::id::{DiskId, NodeId};
 use crate::raft::{SnapshotMeta, State, Types, Vote};
 use crate::record::{Answer, Command, Role};
+use crate::sight::Explanation;
 use crate::starts::{LogEnd, Shown, Start};
 use crate::trail_tip::TrailTip;
 
@@ -103,6 +104,11 @@ pub enum Request {
         command: Command,
         further: bool,
     },
+    /// Why is the master the master, and no other node? Asked of the leader; with `further` a member that does not lead hands it to
+    /// the leader that it knows. A release that does not know this request closes the connection.
+    Explain {
+        further: bool,
+    },
 }
 
 /// The answer to a request, of the same kind.
@@ -119,6 +125,7 @@ pub enum Reply {
     },
     /// Or why that cannot be said.
     Tip(Result<TrailTip, String>),
+    Explained(Explanation),
 }
 
 /// A frame's kind and content.
@@ -276,6 +283,20 @@ mod tests {
         let Frame::Request(Request::Pass { further: true, .. }) = receive(&mut &bytes[..]).await.unwrap() else {
             panic!("no pass")
         };
+    }
+
+    #[tokio::test]
+    async fn golden_explain() {
+        let bytes = bytes_of(&Frame::Request(Request::Explain { further: true })).await;
+        assert_eq!(String::from_utf8_lossy(&bytes[HEAD_BYTES..]), r#"{"explain":{"further":true}}"#);
+        let (a, b): (NodeId, NodeId) = ("a".parse().unwrap(), "b".parse().unwrap());
+        let lacks = vec![(a, vec!["it is the master".to_owned()]), (b, Vec::new())];
+        let explained = Explanation { leader: b, why: "why".to_owned(), lacks };
+        let bytes = bytes_of(&Frame::Reply(Reply::Explained(explained.clone()))).await;
+        let golden = r#"{"explained":{"leader":"b","why":"why","lacks":[["a",["it is the master"]],["b",[]]]}}"#;
+        assert_eq!(String::from_utf8_lossy(&bytes[HEAD_BYTES..]), golden);
+        let Frame::Reply(Reply::Explained(read)) = receive(&mut &bytes[..]).await.unwrap() else { panic!("no answer") };
+        assert_eq!(read, explained);
     }
 
     #[tokio::test]

@@ -2,13 +2,16 @@
 
 mod check;
 mod demo;
+mod dsn;
 mod run;
 mod shown;
+mod switch;
 mod unit;
 
 use anyhow::Context;
 use clap::Subcommand;
 use holdfast_cluster::file::Cluster;
+use holdfast_cluster::{Asked, RuntimeDir, ask};
 use holdfast_control::NodeId;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,10 +37,16 @@ enum Command {
     Check(check::Arguments),
     Unit(unit::Arguments),
     Demo(demo::Arguments),
+    Dsn(dsn::Arguments),
     /// Show what this node's supervisor knows: its server, the group, the lease
     Status(shown::Arguments),
     /// Show what has happened since this node's supervisor started
     Events(shown::Arguments),
+    /// Say why the master is the master, and why no other node is
+    Explain(shown::Arguments),
+    Switchover(switch::Switchover),
+    Freeze(switch::Freeze),
+    Thaw(switch::Thaw),
 }
 
 /// The options of commands that need one node of a file.
@@ -52,6 +61,12 @@ pub struct OfNode {
 }
 
 impl OfNode {
+    /// Asks the running supervisor of this node.
+    fn ask(&self, asked: Asked) -> anyhow::Result<serde_json::Value> {
+        let (cluster, node) = self.load()?;
+        Ok(ask(&RuntimeDir::running(&cluster.name, node.as_str()), asked)?)
+    }
+
     /// The checked file, and the node.
     fn load(&self) -> anyhow::Result<(Cluster, NodeId)> {
         let cluster = Cluster::load(&self.config)?;
@@ -64,10 +79,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         Command::Run(arguments) => run::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Dsn(arguments) => dsn::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Demo(arguments) => demo::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Unit(arguments) => unit::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Status(arguments) => shown::status(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Events(arguments) => shown::events(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Switchover(arguments) => arguments.run().map(|()| ExitCode::SUCCESS),
+        Command::Freeze(arguments) => arguments.run().map(|()| ExitCode::SUCCESS),
+        Command::Thaw(arguments) => arguments.run().map(|()| ExitCode::SUCCESS),
+        Command::Explain(arguments) => shown::explain(&arguments).map(|()| ExitCode::SUCCESS),
     }
 }
 

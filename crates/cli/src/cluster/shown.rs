@@ -1,7 +1,7 @@
-//! `holdfast cluster status` and `events`: what a running supervisor answers.
+//! `holdfast cluster status`, `events` and `explain`: what a running supervisor answers.
 
 use super::OfNode;
-use holdfast_cluster::{Asked, RuntimeDir, ask};
+use holdfast_cluster::Asked;
 use serde_json::Value;
 
 #[derive(clap::Args)]
@@ -9,6 +9,7 @@ use serde_json::Value;
 Examples:
   holdfast cluster status --config /etc/holdfast/cluster.toml --node a
   holdfast cluster events --config /etc/holdfast/cluster.toml --node a --json
+  holdfast cluster explain --config /etc/holdfast/cluster.toml --node a
 
 Asks the supervisor of that node on this machine over its socket, as its user or as root.")]
 pub struct Arguments {
@@ -19,13 +20,8 @@ pub struct Arguments {
     json: bool,
 }
 
-fn answer(arguments: &Arguments, asked: Asked) -> anyhow::Result<Value> {
-    let (cluster, node) = arguments.of.load()?;
-    Ok(ask(&RuntimeDir::running(&cluster.name, node.as_str()), asked)?)
-}
-
 pub fn status(arguments: &Arguments) -> anyhow::Result<()> {
-    let status = answer(arguments, Asked::Status)?;
+    let status = arguments.of.ask(Asked::Status)?;
     match arguments.json {
         true => println!("{status}"),
         false => print!("{}", status_text(&status)),
@@ -72,6 +68,9 @@ fn status_text(status: &Value) -> String {
             text(&status["leader"]),
         ),
     });
+    if record["frozen"] == Value::Bool(true) {
+        lines.push("frozen: no node takes over by itself; holdfast cluster thaw ends that".to_owned());
+    }
     if !lease.is_null() {
         let least = match &lease["least_left_ms"] {
             Value::Null => String::new(),
@@ -88,7 +87,7 @@ fn status_text(status: &Value) -> String {
 }
 
 pub fn events(arguments: &Arguments) -> anyhow::Result<()> {
-    let events = answer(arguments, Asked::Events)?;
+    let events = arguments.of.ask(Asked::Events)?;
     if arguments.json {
         println!("{events}");
         return Ok(());
@@ -105,6 +104,26 @@ pub fn events(arguments: &Arguments) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+pub fn explain(arguments: &Arguments) -> anyhow::Result<()> {
+    let explained = arguments.of.ask(Asked::Explain)?;
+    match arguments.json {
+        true => println!("{explained}"),
+        false => print!("{}", explained_text(&explained)),
+    }
+    Ok(())
+}
+
+/// The reason, and a line for each node with data.
+fn explained_text(explained: &Value) -> String {
+    let mut lines = vec![text(&explained["why"])];
+    for node in explained["nodes"].as_array().into_iter().flatten() {
+        let lacks: Vec<String> = node["lacks"].as_array().into_iter().flatten().map(text).collect();
+        let lacks = if lacks.is_empty() { "may be promoted".to_owned() } else { lacks.join("; ") };
+        lines.push(format!("  {}: {lacks}", text(&node["node"])));
+    }
+    lines.join("\n") + "\n"
 }
 
 #[cfg(test)]
@@ -128,6 +147,9 @@ mod tests {
                      lease: epoch 3, 2800 ms of 3000 left, least left in 24 h 2400 ms\n\
                      warning: the pulse may be late: no real-time priority: EPERM\n";
         assert_eq!(status_text(&status), lines);
+        status["record"]["frozen"] = true.into();
+        let frozen = "frozen: no node takes over by itself; holdfast cluster thaw ends that\nlease:";
+        assert!(status_text(&status).contains(frozen), "{}", status_text(&status));
         status["witness"] = true.into();
         status["record"] = Value::Null;
         status["lease"] = Value::Null;

@@ -361,6 +361,14 @@ pub async fn insert_until_it_is_gone(port: u16, first: i64) -> i64 {
     }
 }
 
+/// The last value of the answer of the server at this port; `None`: it gives none now.
+pub async fn answer_of(port: u16, sql: &str) -> Option<String> {
+    let config = format!("host=127.0.0.1 port={port} {LOCAL}");
+    let (client, connection) = tokio_postgres::connect(&config, NoTls).await.ok()?;
+    tokio::spawn(connection);
+    client.simple_query(sql).await.ok().map(crate::server::last_cell)
+}
+
 pub async fn until_followed(master: &Node, standby: &Node) {
     let sql = format!("select count(*) from pg_stat_replication where application_name = '{}'", standby.name);
     until("the standby follows", async || asked(master, &sql).await == "1").await;

@@ -92,7 +92,8 @@ fn nodes(flaws: &mut Flaws<'_>, shapes: &BTreeMap<At<String>, NodeShape>) -> BTr
             flaws.add(&shape.data, what, "write the whole path: the supervisor has another working directory");
         }
         let role = if shape.witness { Role::Witness } else { Role::Data };
-        nodes.insert(node, Node { links, data, role });
+        let clients = clients(flaws, shape.clients.as_ref(), role);
+        nodes.insert(node, Node { links, data, role, clients });
     }
     let witnesses = nodes.values().filter(|node| node.role == Role::Witness).count();
     if nodes.len() != 3 || witnesses > 1 {
@@ -130,6 +131,22 @@ fn links(flaws: &mut Flaws<'_>, shape: &At<Vec<At<String>>>, taken: &mut BTreeSe
         }
     }
     links
+}
+
+/// Where clients reach the node's server: HOST:PORT, with a port, because a server has no fixed one.
+fn clients(flaws: &mut Flaws<'_>, given: Option<&At<String>>, role: Role) -> Option<String> {
+    let given = given?;
+    let text = given.get_ref();
+    if role == Role::Witness {
+        flaws.add(given, format!("clients = \"{text}\" of the witness"), "remove it: a witness has no server");
+    }
+    let has_port = text.parse::<IpAddr>().is_err() && text.contains(':');
+    let found = address(text).filter(|_| has_port);
+    if found.is_none() {
+        let next = "write HOST:PORT as clients reach the server, an IPv6 address as [ADDRESS]:PORT";
+        flaws.add(given, format!("clients = \"{text}\" is not HOST:PORT"), next);
+    }
+    found
 }
 
 /// HOST:PORT of a link.

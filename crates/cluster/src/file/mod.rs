@@ -5,6 +5,7 @@
 //! [node.a]                              # b alike; w: witness = true
 //! links = ["10.0.0.1", "10.1.0.1"]      # HOST or HOST:PORT, port 7433 if none is given
 //! data = "/srv/holdfast"                # of a witness: its vote and log
+//! clients = "db1.example:5433"          # optional: where clients reach its server, for holdfast cluster dsn
 //! [database]
 //! nodes = ["a", "b"]                    # by preference
 //! level = "hot"                         # default
@@ -46,6 +47,8 @@ pub struct Node {
     pub links: Vec<String>,
     pub data: PathBuf,
     pub role: Role,
+    /// HOST:PORT at which clients reach its server, for connection strings.
+    pub clients: Option<String>,
 }
 
 impl Node {

@@ -24,6 +24,7 @@ pub struct Shape {
 pub struct Node {
     pub links: At<Vec<At<String>>>,
     pub data: At<String>,
+    pub clients: Option<At<String>>,
     #[serde(default)]
     pub witness: bool,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use holdfast_control::{NodeId, SUCCESSOR_MS};
+use holdfast_control::{Heard, NodeId, SUCCESSOR_MS, Sight, Undecided};
 
 use super::{GivingUp, Lack, Plan, Step};
 
@@ -28,8 +28,10 @@ impl fmt::Display for Lack {
         match self {
             Lack::IsMaster => write!(f, "it is the master"),
             Lack::NotInSyncSet => write!(f, "it is not in the sync set: it may lack acknowledged commits"),
+            Lack::Silent { ms: 0 } => write!(f, "it does not answer"),
             Lack::Silent { ms } => write!(f, "it was not heard for {ms} ms"),
-            Lack::NotReady => write!(f, "its server is not ready"),
+            Lack::NotReady(None) => write!(f, "its server is not ready"),
+            Lack::NotReady(Some(why)) => write!(f, "{why}"),
             Lack::DiskHangs => write!(f, "a sync of its disk does not return"),
             Lack::ClockOff => write!(f, "its clock runs at another rate than those of all others"),
             Lack::NotCompared => write!(f, "too few other standbys of the quorum are up to compare it with"),
@@ -75,8 +77,8 @@ impl fmt::Display for Step {
     }
 }
 
-fn listed(nodes: &BTreeSet<NodeId>) -> String {
-    nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")
+fn listed<'a>(nodes: impl IntoIterator<Item = &'a NodeId>) -> String {
+    nodes.into_iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")
 }
 
 pub fn no_master() -> String {
@@ -90,8 +92,76 @@ pub fn serves(master: NodeId, silent: &BTreeSet<NodeId>) -> String {
     }
 }
 
+/// Why the leader names no node now; `plan`: what it would decide otherwise.
+pub fn undecided(sight: &Sight, why: &Undecided, plan: &Plan) -> String {
+    let record = &sight.record;
+    let (leader, epoch, lease_ms) = (sight.leader, record.epoch, record.lease.lease_ms);
+    let Some(master) = record.master else { return no_master() };
+    match why {
+        Undecided::Renewed { ms } => {
+            let is_unheard = master != leader && matches!(sight.heard.get(&master), None | Some(Heard::Silent { .. }));
+            let path = match is_unheard {
+                true => format!(
+                    ". {leader}, which leads the control plane, does not reach {master}: its renewals come through another node"
+                ),
+                false => String::new(),
+            };
+            format!(
+                "{master} is the master of epoch {epoch}: its lease was renewed {ms} ms ago, and lasts {lease_ms} ms{path}. {}",
+                if_lost(master, &plan.fit())
+            )
+        }
+        Undecided::Frozen => frozen(master),
+        Undecided::OwnLease => {
+            format!("{master} is the master of epoch {epoch}, leads the control plane, and holds its lease")
+        }
+        Undecided::NamedByCommand => match record.successor() {
+            Some(named) => format!("{named} was named by a command, and is being promoted; no other node replaces it"),
+            None => waits(),
+        },
+        Undecided::NoMajority => {
+            format!("{leader} leads the control plane, and no majority of the nodes answers it: nothing can be decided")
+        }
+        Undecided::NotSettled => format!(
+            "{leader} leads the control plane, but not for a second yet, or was stopped itself: it does not know whether {master} \
+             is silent"
+        ),
+    }
+}
+
+fn if_lost(master: NodeId, fit: &[NodeId]) -> String {
+    match fit {
+        [] => format!("If {master} is lost, no node takes over"),
+        [one] => format!("If {master} is lost, {one} takes over"),
+        some => format!("If {master} is lost, one of {} takes over", listed(some)),
+    }
+}
+
+/// A member that hears no leader with a majority.
+pub fn not_led<'a>(asked: NodeId, unreachable: impl IntoIterator<Item = (&'a NodeId, &'a String)>) -> String {
+    let missing = unreachable.into_iter().map(|(node, why)| format!("{node} ({why})")).collect::<Vec<_>>().join(", ");
+    let missing = if missing.is_empty() { String::new() } else { format!(": it does not reach {missing}") };
+    format!(
+        "{asked} hears no leader of the control plane{missing}. Without a majority of the three nodes no lease is renewed, \
+         and no node is named as the successor"
+    )
+}
+
 pub fn frozen(master: NodeId) -> String {
-    format!("the cluster is frozen: {master} keeps the database; continue with holdfast cluster thaw")
+    format!(
+        "the cluster is frozen by command: {master} is the master, and no node takes its place by itself. To end that: holdfast \
+         cluster thaw"
+    )
+}
+
+/// `last`: the master that has ended.
+pub fn frozen_without_master(last: Option<NodeId>, named: Option<NodeId>) -> String {
+    let next = match (named, last) {
+        (Some(named), _) => format!("{named} is being promoted, and no other node replaces it"),
+        (None, Some(last)) => format!("the mastership was given up, and {last} takes it again when its server runs"),
+        (None, None) => "the mastership was given up".to_owned(),
+    };
+    format!("the cluster is frozen by command: {next}. To end that: holdfast cluster thaw")
 }
 
 pub fn deposed(master: NodeId, successor: NodeId, silent: &BTreeSet<NodeId>) -> String {

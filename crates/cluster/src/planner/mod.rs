@@ -12,6 +12,7 @@
 //! | serving | the server has ended, and there is no successor | HandOver to the master itself: it restarts in place |
 //! | ended for a successor | that one is silent, or was not promoted in 2 s, and there is another one | Depose for the other one |
 //! | ended for no successor | there is one | Depose, which only names it |
+//! | frozen | | none is named; one that is named already is promoted |
 //!
 //! A mastership that has ended may also return to the last master: its successor died before it was promoted.
 //!
@@ -25,6 +26,9 @@
 //! Failure: without a successor there is no step, and the explanation names what each node lacks.
 
 mod explain;
+mod switchover;
+pub use explain::{not_led, undecided};
+pub use switchover::switchover;
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +45,8 @@ pub struct View<'a> {
     pub order: &'a [NodeId],
     /// All nodes, this one too.
     pub nodes: BTreeMap<NodeId, NodeState>,
+    /// What nodes that are up say of why they cannot be promoted.
+    pub unfit: BTreeMap<NodeId, String>,
     /// The voters; the second set is empty except while they are being changed.
     pub voters: [BTreeSet<NodeId>; 2],
     /// For how long the present successor could have been promoted.
@@ -121,6 +127,13 @@ pub struct Plan {
     pub candidates: Vec<(NodeId, Vec<String>)>,
 }
 
+impl Plan {
+    /// The nodes that could be promoted now.
+    pub fn fit(&self) -> Vec<NodeId> {
+        self.candidates.iter().filter(|(_, lacks)| lacks.is_empty()).map(|(node, _)| *node).collect()
+    }
+}
+
 /// What is to be done now.
 pub fn plan(view: &View) -> Plan {
     let candidates = candidates(view);
@@ -137,7 +150,8 @@ enum Lack {
     Silent {
         ms: u64,
     },
-    NotReady,
+    /// Why, in the node's words.
+    NotReady(Option<String>),
     DiskHangs,
     ClockOff,
     /// Commits wait for a quorum only, and too few others are there to compare with.
@@ -159,11 +173,21 @@ fn candidates(view: &View) -> Candidates {
 
 fn lacks(view: &View, node: NodeId) -> Vec<Lack> {
     let record = view.record;
-    let state = view.nodes.get(&node).copied().unwrap_or_default();
     // A mastership that has ended may return to the last master, with a new epoch.
     if record.master == Some(node) && matches!(record.mastership, Mastership::Serving { .. }) {
         return vec![Lack::IsMaster];
     }
+    let mut lacks = lacks_now(view, node);
+    if lacks.is_empty() {
+        lacks.extend(behind(view, node));
+    }
+    lacks
+}
+
+/// What a node lacks, apart from the comparison with others.
+fn lacks_now(view: &View, node: NodeId) -> Vec<Lack> {
+    let record = view.record;
+    let state = view.nodes.get(&node).copied().unwrap_or_default();
     let mut lacks = Vec::new();
     if !record.sync_set.contains(node) {
         lacks.push(Lack::NotInSyncSet);
@@ -174,14 +198,11 @@ fn lacks(view: &View, node: NodeId) -> Vec<Lack> {
         return lacks;
     }
     let flaws = [
-        (!state.server_ready, Lack::NotReady),
+        (!state.server_ready, Lack::NotReady(view.unfit.get(&node).cloned())),
         (!state.disk_moves, Lack::DiskHangs),
         (state.clock_off, Lack::ClockOff),
     ];
     lacks.extend(flaws.into_iter().filter(|(is_so, _)| *is_so).map(|(_, lack)| lack));
-    if lacks.is_empty() {
-        lacks.extend(behind(view, node));
-    }
     lacks
 }
 
@@ -263,8 +284,10 @@ fn giving_up(view: &View, candidates: &Candidates, master: NodeId, why: GivingUp
 
 /// The mastership has ended; `named`: who is to have the next one.
 fn named(view: &View, candidates: &Candidates, named: Option<NodeId>) -> (Step, String) {
+    if view.is_frozen {
+        return (Step::Nothing, explain::frozen_without_master(view.record.master, named));
+    }
     let Some(named) = named else {
-        // Nothing moves where nothing serves: an operator's freeze does not keep the database down.
         return match successor(view, candidates, &[]) {
             Some(successor) => (Step::Depose { successor }, explain::released(successor)),
             None => (Step::Nothing, explain::waits()),

@@ -68,7 +68,7 @@ const SILENT: NodeState = NodeState { counts_silence_of: Some(Epoch(1)), ..GOOD 
 fn view<'a>(record: &'a Record, order: &'a [NodeId]) -> View<'a> {
     let nodes = record.members.keys().map(|node| (*node, GOOD)).collect();
     let voters = [record.members.keys().copied().collect(), BTreeSet::new()];
-    View { record, order, nodes, voters, named_ms: 0, is_frozen: false, giving_up: None }
+    View { record, order, nodes, unfit: BTreeMap::new(), voters, named_ms: 0, is_frozen: false, giving_up: None }
 }
 
 fn with(mut view: View<'_>, states: &[(&str, NodeState)]) -> Step {
@@ -188,6 +188,61 @@ fn a_successor_that_is_not_promoted_is_replaced() {
     let back = Step::Depose { successor: node("a") };
     assert_eq!(with(named(100), &[("b", GONE), ("c", GONE)]), back, "the last master runs");
     assert_eq!(with(named(9_000), &[("a", GONE), ("c", GONE)]), Step::Nothing, "there is no other");
+}
+
+#[test]
+fn a_frozen_cluster_names_nobody() {
+    let (mut record, order) = (founded("ab"), [node("a"), node("b")]);
+    done(&mut record, &Command::Release { epoch: Epoch(1), by: node("a") });
+    let frozen = View { is_frozen: true, ..view(&record, &order) };
+    let plan = plan(&frozen);
+    assert_eq!(plan.step, Step::Nothing);
+    assert!(plan.why.contains("frozen by command") && plan.why.contains("a takes it again"), "{plan}");
+    let mut named = record.clone();
+    done(&mut named, &depose_for_b().command(&record).unwrap());
+    let late = View { is_frozen: true, named_ms: 9_000, ..view(&named, &order) };
+    assert_eq!(with(late, &[("b", GONE)]), Step::Nothing, "a failover that began ends, with the node that was named");
+}
+
+#[test]
+fn a_switchover_names_a_node_that_is_close_behind() {
+    let (record, order) = (founded("ab"), [node("a"), node("b")]);
+    let at = |lsn| Some(Position { epoch: Epoch(1), lsn });
+    let with_b = |b: NodeState| {
+        let mut view = view(&record, &order);
+        view.nodes.insert(node("b"), b);
+        view
+    };
+    let asked = |b, tip, to: Option<&str>| switchover(&with_b(b), tip, to);
+    for to in [None, Some("b")] {
+        assert_eq!(asked(GOOD, at(100), to), Ok(node("b")));
+        assert_eq!(asked(GOOD, at(100 + (1 << 20)), to), Ok(node("b")));
+        let behind = "b cannot take over: it lacks the last 1048577 bytes of the master's trail; the limit is 1048576";
+        assert_eq!(asked(GOOD, at(101 + (1 << 20)), to), Err(behind.to_owned()));
+        let silent = "b cannot take over: it was not heard for 650 ms";
+        assert_eq!(asked(GONE, at(100), to), Err(silent.to_owned()));
+        let unknown = "a does not answer, so that it is unknown how much another node lacks";
+        assert_eq!(asked(GOOD, None, to), Err(unknown.to_owned()));
+    }
+    let refused = |to: &str| asked(GOOD, at(100), Some(to)).unwrap_err();
+    assert_eq!(refused("a"), "a is the master already");
+    assert_eq!(refused("w"), "w is the witness: it has no data");
+    assert_eq!(refused("x"), "x is not a node of the cluster; its nodes with data are a, b");
+    let mut alone = record.clone();
+    done(&mut alone, &Command::ShrinkSyncSet { epoch: Epoch(1), by: node("a"), node: node("b"), change: 2 });
+    let why = switchover(&view(&alone, &order), at(100), None).unwrap_err();
+    assert_eq!(why, "b cannot take over: it is not in the sync set: it may lack acknowledged commits");
+    let mut deposed = record.clone();
+    done(&mut deposed, &depose_for_b().command(&record).unwrap());
+    let why = switchover(&view(&deposed, &order), at(100), None).unwrap_err();
+    assert_eq!(why, "b is being promoted in place of a already");
+    // Of several the one that has most.
+    let three = founded("abc");
+    let order = [node("a"), node("b"), node("c")];
+    let mut view = view(&three, &order);
+    assert_eq!(switchover(&view, at(100), None), Ok(node("b")));
+    view.nodes.insert(node("c"), NodeState { tip: at(101), ..GOOD });
+    assert_eq!(switchover(&view, at(100), None), Ok(node("c")));
 }
 
 #[test]

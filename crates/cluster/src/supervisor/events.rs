@@ -20,6 +20,9 @@ pub enum Kind {
     Master,
     RightEnded,
     Successor,
+    Switchover,
+    Frozen,
+    Thawed,
     Released,
     NotReleased,
     Resumed,
@@ -35,7 +38,7 @@ pub enum Kind {
 impl Kind {
     /// All kinds, in the order of the table.
     #[cfg(test)]
-    const ALL: [Kind; 19] = [
+    const ALL: [Kind; 22] = [
         Kind::Started,
         Kind::Stopping,
         Kind::ServerStarted,
@@ -45,6 +48,9 @@ impl Kind {
         Kind::Master,
         Kind::RightEnded,
         Kind::Successor,
+        Kind::Switchover,
+        Kind::Frozen,
+        Kind::Thawed,
         Kind::Released,
         Kind::NotReleased,
         Kind::Resumed,
@@ -69,6 +75,9 @@ impl Kind {
             Kind::Master => "master",
             Kind::RightEnded => "right_ended",
             Kind::Successor => "successor",
+            Kind::Switchover => "switchover",
+            Kind::Frozen => "frozen",
+            Kind::Thawed => "thawed",
             Kind::Released => "released",
             Kind::NotReleased => "not_released",
             Kind::Resumed => "resumed",

@@ -14,20 +14,28 @@
 
 use super::Supervisor;
 use super::events::Kind;
-use crate::planner::{NodeState, Step, View, plan};
-use holdfast_control::{ControlPlane, Heard, NodeId, Position, Sight, Successors};
+use crate::message::Explained;
+use crate::planner::{NodeState, Step, View, not_led, plan, undecided};
+use holdfast_control::{
+    ControlError, ControlPlane, Decision, Explained as Found, Heard, NodeId, Planner, Position, Sight,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Chooses with the planner; `order`: the nodes with data by preference.
-pub fn successors(order: Vec<NodeId>) -> Successors {
-    Arc::new(move |sight: &Sight| match plan(&view(sight, &order)).step {
-        Step::Depose { successor } => Some(successor),
-        Step::HandOver { .. } | Step::Nothing => None,
+/// Decides with the planner, and says why; `order`: the nodes with data by preference.
+pub fn planner(order: Vec<NodeId>) -> Planner {
+    Arc::new(move |sight: &Sight| {
+        let plan = plan(&view(sight, &order));
+        let (successor, why) = match (&sight.undecided, plan.step) {
+            (Some(why), _) => (None, undecided(sight, why, &plan)),
+            (None, Step::Depose { successor }) => (Some(successor), plan.why),
+            (None, Step::HandOver { .. } | Step::Nothing) => (None, plan.why),
+        };
+        Decision { successor, why, lacks: plan.candidates }
     })
 }
 
-fn view<'a>(sight: &'a Sight, order: &'a [NodeId]) -> View<'a> {
+pub(super) fn view<'a>(sight: &'a Sight, order: &'a [NodeId]) -> View<'a> {
     let record = &sight.record;
     let one = |(node, heard): (&NodeId, &Heard)| (*node, state(heard, !record.sync_set.are_all_needed()));
     let mut nodes: BTreeMap<NodeId, NodeState> = sight.heard.iter().map(one).collect();
@@ -38,9 +46,10 @@ fn view<'a>(sight: &'a Sight, order: &'a [NodeId]) -> View<'a> {
         record,
         order,
         nodes,
+        unfit: sight.heard.iter().filter_map(|(node, heard)| Some((*node, unfit(heard)?))).collect(),
         voters: [BTreeSet::from([sight.leader]), BTreeSet::new()],
         named_ms: sight.late_ms,
-        is_frozen: false,
+        is_frozen: record.frozen,
         giving_up: None,
     }
 }
@@ -57,12 +66,49 @@ fn state(heard: &Heard, is_quorum: bool) -> NodeState {
     }
 }
 
-/// Keeps an event for each successor that the group names.
+fn unfit(heard: &Heard) -> Option<String> {
+    match heard {
+        // Of these the tip counts where every standby is needed.
+        Heard::Tip(tip) if !tip.has_followed => Some(
+            "it has not followed a master since its process started: its directory may be an older copy".to_owned(),
+        ),
+        Heard::Unfit(why) => Some(why.clone()),
+        Heard::Tip(_) | Heard::Silent { .. } => None,
+    }
+}
+
+impl Supervisor {
+    fn tell_frozen(&self, is_frozen: bool) {
+        match is_frozen {
+            true => self.events.warn(Kind::Frozen, "the cluster was frozen: no node takes over by itself".to_owned()),
+            false => {
+                self.events.add(Kind::Thawed, "the cluster was thawed: a standby takes over by itself again".to_owned())
+            }
+        }
+    }
+
+    /// Why the master is the master, and no other node is.
+    pub(super) async fn explain(&self) -> Result<Explained, ControlError> {
+        Ok(match self.control.explain().await? {
+            Found::Led(led) => Explained { leader: Some(led.leader), why: led.why, lacks: led.lacks },
+            Found::NotLed { unreachable } => {
+                Explained { leader: None, why: not_led(self.node, &unreachable), lacks: Vec::new() }
+            }
+        })
+    }
+}
+
+/// Keeps an event for each successor that the group names, and for a freeze and its end.
 pub async fn tell_successors(supervisor: Arc<Supervisor>) {
     let mut records = supervisor.control.watch();
-    let mut told = None;
+    let (mut told, mut frozen) = (None, None);
     loop {
         let record = records.borrow_and_update().clone();
+        if let Some(is_frozen) = record.as_ref().map(|record| record.frozen)
+            && frozen.replace(is_frozen).unwrap_or(false) != is_frozen
+        {
+            supervisor.tell_frozen(is_frozen);
+        }
         if let Some(record) = record
             && let Some(successor) = record.successor()
             && told.replace((record.epoch, successor)) != Some((record.epoch, successor))
@@ -81,7 +127,7 @@ pub async fn tell_successors(supervisor: Arc<Supervisor>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_control::{Command, LeaseTerms, Record, Role, TrailTip, apply};
+    use holdfast_control::{Command, LeaseTerms, Record, Role, TrailTip, Undecided, apply};
     use holdfast_types::Epoch;
 
     fn node(name: &str) -> NodeId {
@@ -124,8 +170,9 @@ mod tests {
     fn named(record: Record, heard: &[(&str, Heard)]) -> Option<NodeId> {
         let heard = heard.iter().map(|(name, heard)| (node(name), heard.clone())).collect();
         let order: Vec<NodeId> = record.members.keys().copied().collect();
-        let sight = Sight { record, leader: node("w"), silent_ms: Some(3_000), late_ms: 0, heard };
-        successors(order)(&sight)
+        let (leader, silent_ms) = (node("w"), Some(3_000));
+        let sight = Sight { record, leader, silent_ms, undecided: None, late_ms: 0, heard };
+        planner(order)(&sight).successor
     }
 
     #[test]
@@ -139,6 +186,100 @@ mod tests {
         assert_eq!(named(pair(), &[silent()]), None);
         // A master that still answers does not renew its lease: it is not its own successor.
         assert_eq!(named(pair(), &[("a", tip(1_000, false)), ("b", Heard::Silent { ms: 9_000 })]), None);
+    }
+
+    /// What `holdfast cluster explain` says where w leads.
+    fn explained(record: Record, undecided: Option<Undecided>, heard: &[(&str, Heard)]) -> String {
+        let heard = heard.iter().map(|(name, heard)| (node(name), heard.clone())).collect();
+        let order: Vec<NodeId> = record.members.keys().copied().collect();
+        let silent_ms = undecided.is_none().then_some(3_000);
+        let Decision { why, lacks, .. } =
+            planner(order)(&Sight { record, leader: node("w"), silent_ms, undecided, late_ms: 0, heard });
+        let lines = lacks.iter().map(|(node, lacks)| format!("\n{node}: {}", lacks.join("; ")));
+        format!("{why}{}", lines.collect::<String>())
+    }
+
+    #[test]
+    fn each_case_is_explained() {
+        let pair = || record(&["a", "b"], false);
+        let alone = || {
+            let mut record = Some(pair());
+            apply(&mut record, &Command::ShrinkSyncSet { epoch: Epoch(1), by: node("a"), node: node("b"), change: 9 })
+                .unwrap();
+            record.unwrap()
+        };
+        let renewed = || Some(Undecided::Renewed { ms: 412 });
+        let unfit = |why: &str| Heard::Unfit(why.to_owned());
+        let (up, silent) = (|| ("a", tip(900, false)), || ("a", Heard::Silent { ms: 3_400 }));
+        let serves = "a is the master of epoch 1: its lease was renewed 412 ms ago, and lasts 3000 ms";
+        let gone = "a is silent, and no other node can take its place\na: it is the master\nb: ";
+        let not_in_set = "it is not in the sync set: it may lack acknowledged commits";
+        let cut_off = "w, which leads the control plane, does not reach a: its renewals come through another node";
+        let cases = [
+            // All is well.
+            (
+                explained(pair(), renewed(), &[up(), ("b", tip(900, true))]),
+                format!("{serves}. If a is lost, b takes over\na: it is the master\nb: "),
+            ),
+            // The standby is not in the sync set, before and after the master is lost.
+            (
+                explained(alone(), renewed(), &[up(), ("b", tip(900, true))]),
+                format!("{serves}. If a is lost, no node takes over\na: it is the master\nb: {not_in_set}"),
+            ),
+            (explained(alone(), None, &[silent(), ("b", tip(900, true))]), format!("{gone}{not_in_set}")),
+            // It has half a base copy, was stopped, or is gone as well.
+            (
+                explained(alone(), None, &[silent(), ("b", unfit("its base copy is not complete"))]),
+                format!("{gone}{not_in_set}; its base copy is not complete"),
+            ),
+            (
+                explained(
+                    pair(),
+                    None,
+                    &[silent(), ("b", unfit("an operator has stopped it (holdfast standby stop)"))],
+                ),
+                format!("{gone}an operator has stopped it (holdfast standby stop)"),
+            ),
+            (
+                explained(pair(), None, &[silent(), ("b", Heard::Silent { ms: 5_000 })]),
+                format!("{gone}it was not heard for 5000 ms"),
+            ),
+            // The master is cut off from the leader only.
+            (
+                explained(pair(), renewed(), &[("a", Heard::Silent { ms: 0 }), ("b", tip(900, true))]),
+                format!("{serves}. {cut_off}. If a is lost, b takes over\na: it is the master\nb: "),
+            ),
+        ];
+        for (found, expected) in cases {
+            assert_eq!(found, expected);
+        }
+        let no_majority = explained(pair(), Some(Undecided::NoMajority), &[silent()]);
+        assert!(
+            no_majority.starts_with("w leads the control plane, and no majority of the nodes answers it"),
+            "{no_majority}"
+        );
+        let unreachable = BTreeMap::from([(node("a"), "refused".to_owned()), (node("w"), "timed out".to_owned())]);
+        let not_led = not_led(node("b"), &unreachable);
+        let start =
+            "b hears no leader of the control plane: it does not reach a (refused), w (timed out). Without a majority";
+        assert!(not_led.starts_with(start), "{not_led}");
+        let named = {
+            let mut record = Some(pair());
+            let depose =
+                |seen| Command::Depose { expected_epoch: Epoch(1), successor: node("b"), accept_loss: false, seen };
+            apply(&mut record, &depose(None)).unwrap();
+            explained(record.unwrap(), Some(Undecided::NamedByCommand), &[silent(), ("b", tip(900, true))])
+        };
+        assert!(named.starts_with("b was named by a command, and is being promoted"), "{named}");
+    }
+
+    #[test]
+    fn out_of_a_quorum_a_directory_that_may_be_old_is_explained() {
+        let three = record(&["a", "b", "c"], true);
+        let silent = ("a", Heard::Silent { ms: 3_000 });
+        let text = explained(three, None, &[silent, ("b", tip(900, true)), ("c", tip(901, false))]);
+        assert!(text.contains("\nc: it has not followed a master since its process started"), "{text}");
+        assert!(text.contains("\nb: too few other standbys of the quorum are up to compare it with"), "{text}");
     }
 
     #[test]

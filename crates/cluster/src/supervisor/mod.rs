@@ -23,6 +23,7 @@ mod pulse;
 mod remote_trail;
 mod requests;
 mod status;
+mod switchover;
 mod systemd;
 mod watch;
 
@@ -117,7 +118,7 @@ impl Supervisor {
         let transport = transport.map_err(|error| in_use(error, &control_dir))?;
         let config = Config { node, dir: control_dir.clone(), members, lease: LeaseTerms::default(), link: None };
         let machinery = Machinery {
-            successors: Some(failover::successors(cluster.database.nodes.clone())),
+            planner: Some(failover::planner(cluster.database.nodes.clone())),
             ..Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport))
         };
         let control = ControlNode::start(config, machinery).map_err(|error| in_use(error, &control_dir))?;

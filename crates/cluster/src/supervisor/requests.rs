@@ -5,7 +5,7 @@
 //! | of another user than this one or root | refused |
 //! | of a server that this supervisor neither started nor adopted | refused |
 //! | of the server | its requests are passed on to the member; records, the leader and questions go to it |
-//! | of a command | status and events |
+//! | of a command | status, events, explanations; freeze, thaw and switchover |
 //!
 //! A promotion that succeeds makes the page of its epoch before it is answered. If the server has ended meanwhile, or its
 //! connection, the page is closed and the lease released.
@@ -207,6 +207,13 @@ impl SessionOf {
             let done = match (ask, server) {
                 (Ask::Status, _) => Ok(Done::Status(supervisor.status())),
                 (Ask::Events, _) => Ok(Done::Events(supervisor.events.all())),
+                (Ask::Explain, _) => supervisor.explain().await.map(Done::Explained).map_err(Failure::from),
+                (Ask::Freeze { frozen }, None) => {
+                    supervisor.control.freeze(frozen).await.map(|()| Done::Nothing).map_err(Failure::from)
+                }
+                (Ask::Switchover { to }, None) => {
+                    supervisor.switchover(to.as_deref()).await.map(Done::Switched).map_err(Failure::from)
+                }
                 (ask, Some(server)) => supervisor.carry_out(ask, server).await.map_err(Failure::from),
                 (_, None) => {
                     let text = "only the server may ask for this".to_owned();
@@ -299,8 +306,8 @@ impl Supervisor {
                 }
                 Ok(Done::Nothing)
             }
-            // Answered before.
-            Ask::Status | Ask::Events => Ok(Done::Nothing),
+            // Of commands, answered before.
+            Ask::Status | Ask::Events | Ask::Explain | Ask::Freeze { .. } | Ask::Switchover { .. } => Ok(Done::Nothing),
         }
     }
 

@@ -26,6 +26,7 @@ impl Supervisor {
                 "successor": record.successor().as_ref().map(text),
                 "serving": matches!(record.mastership, Mastership::Serving { .. }),
                 "sync_set": record.sync_set.members().iter().map(text).collect::<Vec<_>>(),
+                "frozen": record.frozen,
                 "lease_ms": record.lease.lease_ms,
             })),
             "lease": page.map(|page| json!({

@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep};
 use super::Sabotage;
 use super::directed::{A, B, W};
 use super::world::{TERMS, World, node};
-use crate::failover::SUCCESSOR_MS;
 use crate::id::NodeId;
 use crate::plane::{Basis, ControlPlane, Promotion};
 use crate::record::{Command, Mastership, Record};
+use crate::sight::SUCCESSOR_MS;
 
 /// Virtual time for what makes and tells a world.
 fn in_time<T, F: Future<Output = T>>(tell: impl FnOnce() -> F) -> T {
@@ -132,6 +132,37 @@ fn the_standby_of_a_master_that_dies_or_hangs_takes_over_by_itself() {
             });
         }
     }
+}
+
+#[test]
+fn the_witness_takes_the_lead_back_and_keeps_it_when_the_master_dies() {
+    in_time(|| async {
+        for seed in 7..12 {
+            let mut world = World::automatic(seed, Sabotage::None);
+            world.until_leads(A).await;
+            let mut world = world.with_master().await;
+            let witness_leads =
+                |world: &World| leader(world, W) == Some(node("w")) && leader(world, B) == Some(node("w"));
+            let mut watched = Watched::default();
+            let within = Duration::from_secs(30);
+            assert!(
+                watched.until(&mut world, within, witness_leads).await.unwrap(),
+                "seed {seed}: the witness does not lead"
+            );
+            // The change of the leader cost no lease.
+            watched.run(&mut world, Duration::from_secs(5)).await.unwrap();
+            assert!(watched.named.is_empty() && serves(A)(&world) && witness_leads(&world), "seed {seed}");
+            world.crash(A).await;
+            let lost = |world: &World| serves(B)(world) || !witness_leads(world);
+            assert!(watched.until(&mut world, SOON, lost).await.unwrap(), "seed {seed}: b does not take over");
+            assert!(serves(B)(&world) && witness_leads(&world), "seed {seed}: another leader was elected meanwhile");
+        }
+    });
+}
+
+/// The leader that a member hears.
+fn leader(world: &World, index: usize) -> Option<NodeId> {
+    world.nodes[index].handle.as_ref().and_then(|handle| handle.leader())
 }
 
 #[test]

@@ -17,12 +17,12 @@ use super::network::Network;
 use super::runtime::Gate;
 use crate::clock::LeaseClock;
 use crate::error::ControlError;
-use crate::failover::{Heard, SUCCESSOR_MS, Sight, Successors};
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
 use crate::node::{Config, ControlHandle, Machinery, Member};
 use crate::plane::{Basis, ControlPlane, Promotion};
 use crate::record::{Mastership, Position, Role};
+use crate::sight::{Decision, Heard, Planner, SUCCESSOR_MS, Sight};
 
 /// Nodes with data where there is a witness, which is the last.
 pub const DATA_NODES: usize = 2;
@@ -131,7 +131,10 @@ impl World {
             transport: self.network.join(node.name),
             clock: node.clock.clone(),
             random: Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed) + 1),
-            successors: self.automatic.then(|| Arc::new(first_that_answers) as Successors),
+            planner: self.automatic.then(|| {
+                let decide = |sight: &Sight| Decision { successor: first_that_answers(sight), ..Decision::default() };
+                Arc::new(decide) as Planner
+            }),
             on_failure: Arc::new(|_| {}),
         };
         let opened = Member::open(config, machinery);

@@ -39,7 +39,8 @@ impl Control {
     /// The last master has given its lease up, and starts again: the group may name another node first, which needs no restart.
     pub(super) async fn let_others_go_first(&self, record: &Record) {
         let is_free = matches!(record.mastership, Mastership::Free { successor: None }) && record.master.is_some();
-        if !self.is_supervised || !is_free {
+        // Of a frozen group no other node is named.
+        if !self.is_supervised || !is_free || record.frozen {
             return;
         }
         let mut records = self.handle.watch();

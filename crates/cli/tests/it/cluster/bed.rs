@@ -1,7 +1,6 @@
 //! The nodes `a`, `b` and the witness `w`, each run by `holdfast cluster run`.
 
-use crate::node::{LOCAL, Node, succeeds, until, until_followed, until_settled};
-use crate::server::last_cell;
+use crate::node::{Node, answer_of, succeeds, until, until_followed, until_settled};
 use holdfast_cluster::page::{Progress, lease_pages};
 use holdfast_cluster::process::{Identity, Process};
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,14 +9,10 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use tempfile::TempDir;
-use tokio_postgres::NoTls;
 
 /// The answer of a server that may be about to change its role, which ends its sessions; `None`: it gives none now.
 pub async fn answer(node: &Node, sql: &str) -> Option<String> {
-    let config = format!("host=127.0.0.1 port={} {LOCAL}", node.port);
-    let (client, connection) = tokio_postgres::connect(&config, NoTls).await.ok()?;
-    tokio::spawn(connection);
-    client.simple_query(sql).await.ok().map(last_cell)
+    answer_of(node.port, sql).await
 }
 
 /// Waits until the server answers as a standby, or as the master.
@@ -32,7 +27,7 @@ pub struct Supervised {
     pub name: &'static str,
     /// Of this node alone, on tmpfs.
     pub runtime: PathBuf,
-    config: PathBuf,
+    pub config: PathBuf,
     log: PathBuf,
     child: Option<Child>,
 }
@@ -132,6 +127,27 @@ impl Supervised {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Runs `holdfast cluster SUBCOMMAND` on this node.
+    pub fn run(&self, subcommand: &str, arguments: &[&str]) -> Output {
+        self.command(subcommand).args(arguments).output().unwrap()
+    }
+
+    /// What `holdfast cluster explain` shows a person.
+    pub fn explain(&self) -> String {
+        let output = self.command("explain").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Waits until `explain` says all of this.
+    pub async fn until_explained(&self, expected: &[&str]) {
+        until_settled("it is explained", async || {
+            let text = self.explain();
+            (!expected.iter().all(|expected| text.contains(expected))).then_some(text)
+        })
+        .await;
+    }
+
     /// The events of the running supervisor, each as `KIND: TEXT`.
     pub fn events(&self) -> Vec<String> {
         let events = self.answer("events");
@@ -222,7 +238,10 @@ impl Bed {
             let (port, data) = (holdfast_seams::testing::port(), scratch.path().join(name));
             format!("[node.{name}]\nlinks = [\"127.0.0.1:{port}\"]\ndata = \"{}\"\n{more}", data.display())
         };
-        let sections = [section("a", ""), section("b", ""), section("w", "witness = true\n")].concat();
+        let clients = |node: &Node| format!("clients = \"{}\"\n", node.at());
+        let sections =
+            [section("a", &clients(&node_a)), section("b", &clients(&node_b)), section("w", "witness = true\n")]
+                .concat();
         let text = format!("name = \"shop\"\n{sections}[database]\nnodes = [\"a\", \"b\"]\n");
         std::fs::write(&config, text).unwrap();
         let supervised = |name: &'static str| Supervised {

@@ -110,6 +110,24 @@ async fn a_standby_outside_the_sync_set_does_not_take_over() {
     assert!(!events.iter().any(|event| event.contains("b is named as the successor")), "{events:?}");
 }
 
+/// The witness leads the control plane soon, whichever node led first: the loss of the master needs no election.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_witness_leads_and_still_does_when_the_master_is_lost() {
+    let mut bed = Bed::start().await;
+    bed.until_a_leads().await;
+    let led_by_w = |status: serde_json::Value| status["leader"] == "w";
+    until("the witness leads", async || led_by_w(bed.w.status()) && led_by_w(bed.b.status())).await;
+    bed.a.kill_both().await;
+    let mut leaders = std::collections::BTreeSet::new();
+    until("b is the master", async || {
+        let status = bed.w.status();
+        leaders.insert(status["leader"].to_string());
+        status["record"]["master"] == "b" && status["record"]["serving"] == true
+    })
+    .await;
+    assert_eq!(leaders, ["\"w\"".to_owned()].into());
+}
+
 /// A planned stop: the standby has everything, and takes over at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_is_stopped_hands_over() {

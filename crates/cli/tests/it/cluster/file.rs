@@ -70,6 +70,23 @@ fn the_unit_lets_the_server_outlive_its_supervisor() {
 }
 
 #[test]
+fn the_unit_of_a_server_without_a_cluster() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let data = dir.path().join("data");
+    let unit = succeeds(&["serve", "--data", data.to_str().unwrap(), "--listen", "127.0.0.1:5433", "--unit"]);
+    for line in [
+        &*format!(" serve --data {} --listen 127.0.0.1:5433\n", data.display()),
+        "\nKillMode=mixed\n",
+        "\nTimeoutStopSec=infinity\n",
+        "\nLimitNOFILE=1048576\n",
+        "\nOOMScoreAdjust=-900\n",
+    ] {
+        assert!(unit.contains(line), "{line}: {unit}");
+    }
+    assert!(!data.exists(), "it makes nothing");
+}
+
+#[test]
 fn without_a_supervisor_the_status_says_how_to_start_one() {
     let (_dir, file) = written(GOOD);
     let said = refuses(&["cluster", "status", "--config", &file, "--node", "a"]);

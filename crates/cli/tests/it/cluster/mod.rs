@@ -2,10 +2,14 @@
 
 mod bed;
 mod demo;
+mod dsn;
+mod explain;
 mod failover;
 mod file;
+mod freeze;
 mod removed;
 mod returning;
 mod rolled_back;
 mod supervisor;
+mod switchover;
 mod takeover;

@@ -100,10 +100,10 @@ pub fn undecided(sight: &Sight, why: &Undecided, plan: &Plan) -> String {
     match why {
         Undecided::Renewed { ms } => {
             let is_unheard = master != leader && matches!(sight.heard.get(&master), None | Some(Heard::Silent { .. }));
+            // Six renewals are asked for in each lease.
+            let renews = if ms * 3 < u64::from(lease_ms) { ": its renewals come through another node" } else { "" };
             let path = match is_unheard {
-                true => format!(
-                    ". {leader}, which leads the control plane, does not reach {master}: its renewals come through another node"
-                ),
+                true => format!(". {leader}, which leads the control plane, does not reach {master}{renews}"),
                 false => String::new(),
             };
             format!(

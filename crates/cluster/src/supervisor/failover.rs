@@ -250,6 +250,12 @@ mod tests {
                 format!("{serves}. {cut_off}. If a is lost, b takes over\na: it is the master\nb: "),
             ),
         ];
+        let lately = Some(Undecided::Renewed { ms: 1_000 });
+        let text = explained(pair(), lately, &[("a", Heard::Silent { ms: 0 }), ("b", tip(900, true))]);
+        assert!(
+            text.contains("w, which leads the control plane, does not reach a. If a is lost, b takes over"),
+            "{text}"
+        );
         for (found, expected) in cases {
             assert_eq!(found, expected);
         }

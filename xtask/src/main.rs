@@ -2,8 +2,9 @@
 //! `cargo xtask isolation` prints which
 //! isolation anomalies can happen, `cargo xtask kill-test` kills a loaded server again and again and looks for lost rows,
 //! `cargo xtask power-cut` does the same with a disk that forgets, `cargo xtask failover-test` with a master that has a
-//! standby to take its place, `cargo xtask put-back-test` with directories that are replaced by older copies, `cargo xtask fuzz` feeds the readers with nonsense, `cargo xtask peer-faults`
-//! measures what other databases do about each fault, `cargo xtask layers` looks for imports that go the wrong way.
+//! standby to take its place, `cargo xtask put-back-test` with directories that are replaced by older copies,
+//! `cargo xtask fuzz` feeds the readers with nonsense, `cargo xtask peer-faults` measures what other databases do about each
+//! fault, `cargo xtask layers` looks for imports that go the wrong way.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.

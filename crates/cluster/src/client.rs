@@ -78,6 +78,10 @@ impl Shared {
 
     /// Makes the page again if it was removed: the supervisor knows the server by it.
     fn restore_page(&self) {
+        // Looked at without the lock: the tick waits for that.
+        if !ProgressPage::is_missing(self.dir.path()) {
+            return;
+        }
         match self.page.lock().restore(self.dir.path(), self.identity) {
             Ok(false) => {}
             Ok(true) => tracing::warn!("the page progress in {} was removed; made again", self.dir.path().display()),

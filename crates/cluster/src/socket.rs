@@ -17,8 +17,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
-/// How long a command waits for the supervisor's answer: a promotion may have to be waited for, and other nodes.
-const ANSWER_MAX: Duration = Duration::from_secs(45);
+/// How long a command waits for what the supervisor knows itself.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long it waits where the supervisor asks other nodes or waits for a promotion.
+const GROUP_ANSWER_MAX: Duration = Duration::from_secs(45);
 
 /// The supervisor's end of the socket.
 pub struct Socket {
@@ -90,6 +92,13 @@ pub enum Asked {
 }
 
 impl Asked {
+    fn answer_max(&self) -> Duration {
+        match self {
+            Asked::Status | Asked::Events => ANSWER_MAX,
+            Asked::Explain | Asked::Freeze(_) | Asked::Switchover(_) => GROUP_ANSWER_MAX,
+        }
+    }
+
     fn ask(self) -> Ask {
         match self {
             Asked::Status => Ask::Status,
@@ -103,6 +112,7 @@ impl Asked {
 
 /// Asks a running supervisor; the answer is JSON: an object, the list of events, or null.
 pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterError> {
+    let answer_max = asked.answer_max();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ClusterError::io("ask", dir.socket()))?;
     let answer = async {
@@ -130,7 +140,7 @@ pub fn ask(dir: &RuntimeDir, asked: Asked) -> Result<serde_json::Value, ClusterE
         }
     };
     let late = || ClusterError::NoSupervisor { path: dir.socket(), source: io::ErrorKind::TimedOut.into() };
-    runtime.block_on(async { tokio::time::timeout(ANSWER_MAX, answer).await.map_err(|_| late())? })
+    runtime.block_on(async { tokio::time::timeout(answer_max, answer).await.map_err(|_| late())? })
 }
 
 fn explained_json(explained: &Explained) -> serde_json::Value {

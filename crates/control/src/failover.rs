@@ -16,8 +16,8 @@
 //! The Depose names the revision that it was decided on, is one write in the term of the decision, and is neither repeated nor
 //! passed on (rule K2): what arrives late changes nothing. The next turn decides again.
 //!
-//! Which node is the best successor is decided by [`Planner`](crate::sight::Planner), the supervisor's; it also says why. [`explain`] shows the same sight
-//! to the same planner at any time, and changes nothing.
+//! Which node is the best successor is decided by [`Planner`](crate::sight::Planner), the supervisor's; it also says why.
+//! [`explain`] shows the same sight to the same planner at any time, and names no node.
 //!
 //! Failure: without a majority nothing is proposed. Without a successor nothing is either, and the master keeps its epoch.
 

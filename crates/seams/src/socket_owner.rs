@@ -25,8 +25,8 @@
 //! | 12 | expiry, queues |
 //! | 4 + 4 | user, inode |
 //!
-//! A socket that is not found is looked for again. An end that has closed is told from one whose user cannot be found by this
-//! process's own end, which is not established then either.
+//! A socket that is not found is looked for again. If this process's own end is not established either, the other end has closed;
+//! if it is, the other end's user cannot be found.
 //!
 //! Failure: `None`, and the connection is not trusted. Source: linux/inet_diag.h, sock_diag(7).
 
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_closed_is_told_from_one_of_another_user() {
+    fn a_connection_that_was_closed_is_known_as_closed() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
         let (own, peer) = (client.local_addr().unwrap(), server.local_addr().unwrap());

@@ -45,10 +45,14 @@ impl ProgressPage {
         create(&dir.join(NAME), Head { magic: MAGIC, epoch: 0, server }).map(ProgressPage)
     }
 
+    /// Whether the page's file was removed. Without the directory there is no supervisor that could read it.
+    pub fn is_missing(dir: &Path) -> bool {
+        dir.exists() && !dir.join(NAME).exists()
+    }
+
     /// Makes the page again if its file was removed; `true`: it has been made.
     pub fn restore(&mut self, dir: &Path, server: Identity) -> Result<bool, ClusterError> {
-        // Without the directory there is no supervisor that could read it.
-        if !dir.exists() || dir.join(NAME).exists() {
+        if !ProgressPage::is_missing(dir) {
             return Ok(false);
         }
         let new = ProgressPage::create(dir, server)?;

@@ -10,7 +10,7 @@
 //!
 //! Out of a quorum the standbys compare themselves when the master has stopped, not here, where all trails grow.
 //!
-//! Failure: a master that does not answer is no case for this: nobody knows how much the standby lacks.
+//! Failure: while the master does not answer it is refused, because how much the standby lacks is unknown.
 
 use super::{View, lacks_now};
 use crate::planner::explain::no_master;

@@ -191,7 +191,7 @@ fn a_successor_that_is_not_promoted_is_replaced() {
 }
 
 #[test]
-fn a_frozen_cluster_names_nobody() {
+fn a_frozen_cluster_names_no_node() {
     let (mut record, order) = (founded("ab"), [node("a"), node("b")]);
     done(&mut record, &Command::Release { epoch: Epoch(1), by: node("a") });
     let frozen = View { is_frozen: true, ..view(&record, &order) };

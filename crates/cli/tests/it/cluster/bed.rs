@@ -22,6 +22,16 @@ pub async fn until_in_recovery(node: &Node, expected: bool) {
     until(&format!("{} has changed its role", node.name), asks).await;
 }
 
+/// Waits until the record says that b is the master, and b has changed its role.
+pub async fn until_b_serves(bed: &Bed) {
+    until("b is the master", async || {
+        let record = &bed.w.status()["record"];
+        record["master"] == "b" && record["serving"] == true
+    })
+    .await;
+    until_in_recovery(&bed.node_b, false).await;
+}
+
 /// A node's supervisor, and its server's process.
 pub struct Supervised {
     pub name: &'static str,

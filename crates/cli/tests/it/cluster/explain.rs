@@ -23,7 +23,11 @@ async fn explain_says_why_a_stopped_standby_does_not_take_over() {
         .await;
     }
     let record = &bed.w.status()["record"];
-    assert_eq!((&record["master"], &record["successor"]), (&"a".into(), &serde_json::Value::Null), "nobody takes over");
+    assert_eq!(
+        (&record["master"], &record["successor"]),
+        (&"a".into(), &serde_json::Value::Null),
+        "no node takes over"
+    );
     assert_eq!(asked(&bed.node_b, "select pg_is_in_recovery()").await, "t");
     // Two of three are gone.
     bed.w.kill();

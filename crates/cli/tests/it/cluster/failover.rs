@@ -1,7 +1,7 @@
 //! The master is lost and its standby takes over without a command: nothing acknowledged is missing, and the old master serves no
 //! longer.
 
-use super::bed::{Bed, until_in_recovery};
+use super::bed::{Bed, until_b_serves, until_in_recovery};
 use crate::control::trio::LOCAL;
 use crate::node::{asked, asked_with, insert_until_it_is_gone, one, succeeds, until};
 use rustix::process::Signal;
@@ -11,16 +11,6 @@ enum Fault {
     Server,
     Node,
     Frozen,
-}
-
-/// The record says so, and b has changed its role.
-async fn until_b_serves(bed: &Bed) {
-    until("b is the master", async || {
-        let record = &bed.w.status()["record"];
-        record["master"] == "b" && record["serving"] == true
-    })
-    .await;
-    until_in_recovery(&bed.node_b, false).await;
 }
 
 /// Clients write, the fault happens, and every acknowledged row is on b.

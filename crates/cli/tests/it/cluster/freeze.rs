@@ -1,6 +1,6 @@
 //! A frozen cluster: no node takes over by itself, until it is thawed.
 
-use super::bed::{Bed, until_in_recovery};
+use super::bed::{Bed, until_b_serves, until_in_recovery};
 use crate::node::{LOCAL, asked, asked_with, until};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -43,13 +43,4 @@ async fn while_frozen_no_standby_takes_over_and_after_the_thaw_it_does() {
         events.iter().position(|event| event.starts_with(kind)).unwrap_or_else(|| panic!("{kind}: {events:?}"))
     };
     assert!(position("frozen: ") < position("thawed: ") && position("thawed: ") < position("master: "), "{events:?}");
-}
-
-async fn until_b_serves(bed: &Bed) {
-    until("b is the master", async || {
-        let record = &bed.w.status()["record"];
-        record["master"] == "b" && record["serving"] == true
-    })
-    .await;
-    until_in_recovery(&bed.node_b, false).await;
 }

@@ -102,7 +102,9 @@ async fn a_busy_database_does_not_starve_them() {
 /// Those that wait for the only writer wait as for any lock.
 #[tokio::test]
 async fn victims_obey_timeouts_and_cancels_and_show_whom_they_wait_for() {
-    let server = Running::start();
+    let dir = tempfile::TempDir::new().unwrap();
+    std::fs::write(dir.path().join("holdfast.toml"), "only_writer_idle_timeout_ms = 600000\n").unwrap();
+    let server = Running::start_in(dir);
     let (writer, watcher) = (server.connect().await, server.connect().await);
     run(&writer, "create table t (id int primary key)").await;
     run(&writer, "begin isolation level serializable; insert into t values (1)").await;

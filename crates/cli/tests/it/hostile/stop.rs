@@ -3,7 +3,7 @@
 use super::raw::RawClient;
 use crate::server::{Running, one, run, until};
 
-/// Each would run for hours, or for ever.
+/// Each would run for hours, or without an end.
 const ENDLESS: [&str; 8] = [
     "select pg_sleep(86400)",
     "select repeat('x', 1000000) from generate_series(1, 1000000000)",

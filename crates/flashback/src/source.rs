@@ -4,9 +4,12 @@
 //! of the segment before must end with that one. Without a data directory the history that ends with the highest epoch is
 //! taken, as a later master's epoch is higher. Only headers are read for this, and only as far back as was asked for.
 //!
-//! Objects are then read, checked and decoded by several threads. The data directory's trail is read like one more object,
-//! while the server runs: it may recycle segments meanwhile, and then the reading begins again, because those
-//! segments are in the archive by then. So it does when the server has written on while the end was read.
+//! The data directory's trail is read first, while the server runs, which may recycle segments meanwhile. What it recycles is
+//! in the archive by then, so the archive is asked only afterwards, for what lies in front of the first boxcar that was
+//! read here: asked before, it would have to be asked again for each segment that is recycled between the two. Only a
+//! segment that is recycled while the directory itself is read makes the reading begin again, and so does the end of the
+//! trail when the server has written on while it was read. The archive's objects are then read, checked and decoded by
+//! several threads.
 //!
 //! An encrypted archive is read with the identity that the caller names.
 //!
@@ -18,7 +21,7 @@ use holdfast_archive::{
     ArchiveError, ArchiveLocation, Holdings, Keys, Manifest, ObjectName, SealedStore, Segment, Store,
 };
 use holdfast_seams::{Disk, RealDisk};
-use holdfast_trail::{Dump, DumpItem, Kind, TrailId};
+use holdfast_trail::{Boxcar, Dump, DumpItem, Kind, TrailId};
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -31,8 +34,8 @@ use tokio::runtime::Runtime;
 const HEADERS_AHEAD: u32 = 32;
 /// A commit's clock may be ahead of the time at which its boxcar was written, where the machine's clock was set back.
 const CLOCK_MARGIN_MS: u64 = 300_000;
-/// How often reading begins again because the server recycled segments.
-const TRIES_MAX: u32 = 10;
+/// How often reading begins again because the server recycled segments or wrote on; damage is not read again.
+const TRIES_MAX: u32 = 100;
 
 /// Where the trail is.
 #[derive(Clone, Debug, Default)]
@@ -126,17 +129,31 @@ struct LocalStart {
     unix_ms: u64,
 }
 
-/// What the threads have read.
+impl LocalStart {
+    fn of(boxcar: &Boxcar, segment: u32) -> LocalStart {
+        let (lsn, previous_checksum) = (boxcar.lsn, boxcar.previous_checksum);
+        LocalStart { lsn, previous_checksum, segment, unix_ms: boxcar.written_unix_ms }
+    }
+}
+
+/// What was read.
 #[derive(Default)]
 struct Seen {
     bytes: AtomicU64,
     last_lsn: AtomicU64,
 }
 
-/// What is read, in order.
+impl Seen {
+    /// Forgets a reading that begins again.
+    fn restart(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.last_lsn.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What is read of the archive, in order.
 struct View {
     objects: Vec<Manifest>,
-    local: Option<LocalStart>,
     read: Read,
 }
 
@@ -160,40 +177,62 @@ impl Source {
     /// Hands every boxcar with records in the range to `look`, which may keep something of it; returns what was kept, in the
     /// trail's order.
     pub fn scan<T: Send>(&self, range: Range, look: Look<'_, T>) -> Result<(Vec<T>, Read), FlashbackError> {
-        let (mut tries, mut last_gap) = (0, None);
+        let mut tries = 0;
         loop {
             tries += 1;
-            let begins = self.begins();
-            let has_moved = || begins.is_none() || begins != self.begins();
-            // The server may recycle a segment between the look at the directory and the read, or write the end of a segment and
-            // the next one between the reads of the two. Damage does not go away, so a trail is read again only if it begins
-            // elsewhere now, or has its gap elsewhere.
-            match self.view(range).and_then(|view| self.scan_view(&view, range, look)) {
-                Err(FlashbackError::Gap { lsn, .. })
-                    if tries < TRIES_MAX && (last_gap.replace(lsn) != Some(lsn) || has_moved()) => {}
-                Err(FlashbackError::Trail(_)) if tries < TRIES_MAX && has_moved() => {}
+            let seen = Seen::default();
+            let (local, kept) = self.scan_directory(range, look, &seen)?;
+            match self.view(range, local).and_then(|view| self.scan_view(view, range, look, &seen, kept)) {
                 Err(FlashbackError::Archive(ArchiveError::Vanished { .. })) if tries < TRIES_MAX => {}
                 other => return other,
             }
         }
     }
 
+    /// Reads the directory's trail, if there is one, until it was read in one go.
+    fn scan_directory<T>(
+        &self,
+        range: Range,
+        look: Look<'_, T>,
+        seen: &Seen,
+    ) -> Result<(Option<LocalStart>, Vec<T>), FlashbackError> {
+        let Some(dir) = self.trail_dir.as_deref() else { return Ok((None, Vec::new())) };
+        let (mut tries, mut last_gap) = (0, None);
+        loop {
+            tries += 1;
+            let begins = self.begins(dir);
+            let has_moved = || begins.is_none() || begins != self.begins(dir);
+            seen.restart();
+            // The server may recycle a segment while the directory is read, or write the end of a segment and the next one
+            // between the reads of the two. Damage does not go away, so a trail is read again only if it begins elsewhere
+            // now, or has its gap elsewhere.
+            match self.scan_local(dir, range, look, seen) {
+                Err(FlashbackError::Gap { lsn, .. })
+                    if tries < TRIES_MAX && (last_gap.replace(lsn) != Some(lsn) || has_moved()) => {}
+                Err(FlashbackError::Trail(_)) if tries < TRIES_MAX && has_moved() => {}
+                other => return other,
+            }
+        }
+    }
+
     /// Where the directory's trail begins, by which it is seen that segments were recycled; `None`: it cannot be read.
-    fn begins(&self) -> Option<Option<Lsn>> {
-        let Some(dir) = &self.trail_dir else { return Some(None) };
+    fn begins(&self, dir: &Path) -> Option<Option<Lsn>> {
         self.local_start(dir).ok().map(|start| start.map(|start| start.lsn))
     }
 
+    /// Reads the archive's objects, and puts what was kept of the directory behind what is kept of them.
     fn scan_view<T: Send>(
         &self,
-        view: &View,
+        view: View,
         range: Range,
         look: Look<'_, T>,
+        seen: &Seen,
+        mut of_directory: Vec<T>,
     ) -> Result<(Vec<T>, Read), FlashbackError> {
-        let (next, stopped, seen) = (AtomicU64::new(0), AtomicBool::new(false), Seen::default());
+        let is_enough = range.newest_first && !of_directory.is_empty();
+        let (next, stopped) = (AtomicU64::new(0), AtomicBool::new(is_enough));
         let kept: Mutex<BTreeMap<usize, Result<Vec<T>, FlashbackError>>> = Mutex::default();
-        // The last unit of work is the directory's own trail.
-        let units = view.objects.len() + usize::from(view.local.is_some());
+        let units = view.objects.len();
         let work = || {
             while !stopped.load(Ordering::Acquire) {
                 let place = next.fetch_add(1, Ordering::Relaxed) as usize;
@@ -201,12 +240,9 @@ impl Source {
                     return;
                 }
                 let unit = if range.newest_first { units - 1 - place } else { place };
-                let result = match (view.objects.get(unit), view.local) {
-                    (Some(object), _) if !range.has_object(object) => Ok(Vec::new()),
-                    (None, Some(start)) if range.last.is_some_and(|last| last < start.lsn) => Ok(Vec::new()),
-                    (Some(object), _) => self.scan_object(object, range, look, &seen),
-                    (None, Some(start)) => self.scan_local(start, range, look, &seen),
-                    (None, None) => Ok(Vec::new()),
+                let result = match view.objects.get(unit) {
+                    Some(object) if range.has_object(object) => self.scan_object(object, range, look, seen),
+                    _ => Ok(Vec::new()),
                 };
                 if result.as_ref().map_or(true, |kept| range.newest_first && !kept.is_empty()) {
                     stopped.store(true, Ordering::Release);
@@ -225,7 +261,9 @@ impl Source {
         for (_, result) in kept.into_inner() {
             all.append(&mut result?);
         }
-        Ok((all, Read { bytes: seen.bytes.into_inner(), last_lsn: seen.last_lsn.into_inner(), ..view.read.clone() }))
+        all.append(&mut of_directory);
+        let (bytes, last_lsn) = (seen.bytes.load(Ordering::Relaxed), seen.last_lsn.load(Ordering::Relaxed));
+        Ok((all, Read { bytes, last_lsn, ..view.read }))
     }
 
     fn scan_object<T>(
@@ -255,15 +293,15 @@ impl Source {
         Ok(kept)
     }
 
+    /// Reads the directory's trail; its first boxcar, `None` if it has none, and what was kept.
     fn scan_local<T>(
         &self,
-        start: LocalStart,
+        dir: &Path,
         range: Range,
         look: Look<'_, T>,
         seen: &Seen,
-    ) -> Result<Vec<T>, FlashbackError> {
-        let Some(dir) = &self.trail_dir else { return Ok(Vec::new()) };
-        let (mut kept, mut due) = (Vec::new(), start.lsn);
+    ) -> Result<(Option<LocalStart>, Vec<T>), FlashbackError> {
+        let (mut kept, mut segment, mut start, mut due) = (Vec::new(), 0, None, None);
         let mut stopped = None;
         for item in Dump::open(&*self.disk, dir)? {
             let boxcar = match item? {
@@ -272,39 +310,47 @@ impl Source {
                     stopped = Some(flaw.to_string());
                     continue;
                 }
-                DumpItem::Segment { .. } => continue,
+                DumpItem::Segment { segment: number, .. } => {
+                    segment = number;
+                    continue;
+                }
             };
+            let first = start.get_or_insert_with(|| LocalStart::of(&boxcar, segment));
+            if range.last.is_some_and(|last| last < first.lsn) {
+                break;
+            }
             // A file that a cut has left, or one that was recycled while it was read.
-            if boxcar.lsn < due {
+            let due_now = due.unwrap_or(boxcar.lsn);
+            if boxcar.lsn < due_now {
                 continue;
             }
-            if boxcar.lsn > due {
+            if boxcar.lsn > due_now {
                 let what = stopped.unwrap_or_else(|| "boxcars are missing".to_owned());
-                return Err(FlashbackError::Gap { dir: dir.display().to_string(), lsn: due.0, what });
+                return Err(FlashbackError::Gap { dir: dir.display().to_string(), lsn: due_now.0, what });
             }
-            due = boxcar.end;
+            due = Some(boxcar.end);
             seen.bytes.fetch_add(boxcar.body.len() as u64, Ordering::Relaxed);
             seen.last_lsn.fetch_max(boxcar.lsn.0, Ordering::Relaxed);
             if boxcar.kind == Kind::Data && range.has(boxcar.lsn) {
                 look(&Car { lsn: boxcar.lsn, body: &boxcar.body }, &mut kept)?;
             }
         }
-        Ok(kept)
+        Ok((start, kept))
     }
 
-    fn view(&self, range: Range) -> Result<View, FlashbackError> {
-        let local = self.trail_dir.as_deref().map(|dir| self.local_start(dir)).transpose()?.flatten();
+    /// What is read in front of the directory's trail, which begins at `local`.
+    fn view(&self, range: Range, local: Option<LocalStart>) -> Result<View, FlashbackError> {
         let mut read = Read { has_newest: local.is_some(), is_complete: true, ..Read::default() };
         if let Some(start) = local {
             (read.first_lsn, read.first_unix_ms) = (start.lsn.0, start.unix_ms);
             let is_enough = start.lsn <= range.lsn || start.unix_ms + CLOCK_MARGIN_MS < range.unix_ms;
             if is_enough || start.previous_checksum == 0 {
-                return Ok(View { objects: Vec::new(), local, read });
+                return Ok(View { objects: Vec::new(), read });
             }
         }
         let Some(store) = &self.store else {
             read.is_complete = false;
-            return Ok(View { objects: Vec::new(), local, read });
+            return Ok(View { objects: Vec::new(), read });
         };
         let holdings = self.runtime.block_on(Holdings::of(&**store, self.trail_id))?;
         let objects = match local {
@@ -315,7 +361,7 @@ impl Source {
             (read.first_lsn, read.first_unix_ms) = (first.first.0, first.first_written_unix_ms);
         }
         read.objects = objects.len() as u64;
-        Ok(View { objects, local, read })
+        Ok(View { objects, read })
     }
 
     /// The history that ends with the highest epoch.
@@ -385,10 +431,7 @@ impl Source {
             match item? {
                 DumpItem::Segment { segment: number, .. } => segment = number,
                 DumpItem::Stop { .. } => {}
-                DumpItem::Boxcar(boxcar) => {
-                    let (lsn, previous_checksum) = (boxcar.lsn, boxcar.previous_checksum);
-                    return Ok(Some(LocalStart { lsn, previous_checksum, segment, unix_ms: boxcar.written_unix_ms }));
-                }
+                DumpItem::Boxcar(boxcar) => return Ok(Some(LocalStart::of(&boxcar, segment))),
             }
         }
         Ok(None)

@@ -5,6 +5,8 @@ use crate::dump::bed::Bed;
 use crate::node::{holdfast, run, succeeds};
 use holdfast_types::lsn::lsn_text;
 use serde_json::Value;
+use std::ffi::OsString;
+use std::path::Path;
 
 #[tokio::test]
 async fn the_archive_is_read_where_the_trail_does_not_reach_back() {
@@ -53,4 +55,34 @@ async fn the_archive_is_read_where_the_trail_does_not_reach_back() {
         refused.contains("the schema of database holdfast was changed by a transaction that is not archived yet"),
         "{refused}"
     );
+}
+
+/// What the server recycles while `trail find` reads the directory, `trail find` reads in the archive.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_read_while_the_server_recycles_segments() {
+    let bed = Bed::start();
+    let client = bed.node.connect().await;
+    run(&client, "create table orders(id int primary key, v text)").await;
+    run(&client, "insert into orders select g, 'good' from generate_series(1, 20) g").await;
+    run(&client, "update orders set v = 'bad'").await;
+    bed.until_archived(&client).await;
+    let data = bed.node.data().to_owned();
+    let trail = bed.node.dir.join("trail");
+    let before = oldest_segment(&trail);
+    let reading = std::thread::spawn(move || {
+        for _ in 0..20 {
+            let found = found(&data, &["--table", "orders", "--where", "id = 7"]);
+            assert_eq!(found["changes"].as_array().unwrap().len(), 3, "{found}");
+        }
+    });
+    while !reading.is_finished() {
+        bed.until_archived(&client).await;
+    }
+    reading.join().unwrap();
+    assert_ne!(oldest_segment(&trail), before, "nothing was recycled meanwhile");
+}
+
+fn oldest_segment(trail: &Path) -> Option<OsString> {
+    let names = std::fs::read_dir(trail).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_str().is_some_and(|name| name.starts_with('0'))).min()
 }

@@ -49,6 +49,7 @@ pub use state::options::{ArchiveKeep, BeyondKeep, Connect, ConnectedDatabase, On
 pub use state::queue::{RowsRan, TxnRan};
 pub use state::retention::Slot;
 pub use state::submission::{Completion, OnCompletion, Submission, Ticket};
+pub use state::waiting::Submitted;
 pub use statement::collect::{Collect, Outcome};
 pub use statement::model::{Class, OriginColumn, Report, Statement, Step, Touch};
 pub use statement::viewer::{own_roles, settings, viewer};

@@ -1,6 +1,6 @@
 //! Cancel requests and statement_timeout: what a session runs or waits for, and how that is interrupted.
 
-use holdfast_engine::Database;
+use holdfast_engine::{Database, Submitted};
 use holdfast_store::sqlite::InterruptHandle;
 use holdfast_types::{SqlError, SqlState};
 use holdfast_wire::{Cancel, Termination};
@@ -19,7 +19,9 @@ pub enum Target {
     Nothing,
     /// A statement on a reading connection.
     Reader(InterruptHandle),
-    /// A batch or transaction of this id on MAIN.
+    /// A one-message transaction.
+    Submitted(Database, Submitted),
+    /// A transaction of this id, whose statement runs.
     Main(Database, u64),
     /// The session's own work, which checks this flag.
     Work(Arc<AtomicBool>),
@@ -104,6 +106,7 @@ impl Canceller {
         match &*self.target.lock() {
             Target::Nothing => {}
             Target::Reader(handle) => handle.interrupt(),
+            Target::Submitted(db, submitted) => db.interrupt_submitted(submitted),
             Target::Main(db, id) => db.interrupt(*id),
             Target::Work(stop) => stop.store(true, Ordering::Relaxed),
             Target::Wait(notify) => notify.notify_one(),

@@ -9,6 +9,7 @@ use crate::route::transaction::{WriteOptions, WriteTxn};
 use crate::state::advisory::Session;
 use crate::state::database::{DatabaseState, database_oid};
 use crate::state::submission::{OnCompletion, Submission, Ticket};
+use crate::state::waiting::Submitted;
 use crate::statement::model::{Report, Statement};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{SqlError, SqlResult, SqlState};
@@ -53,7 +54,7 @@ impl Database {
     }
 
     /// Runs a one-message transaction. `done` is called when its answer may be sent.
-    pub fn submit_with(&self, submission: Submission, done: OnCompletion) -> SqlResult<u64> {
+    pub fn submit_with(&self, submission: Submission, done: OnCompletion) -> SqlResult<Submitted> {
         submit(&self.0, submission, done)
     }
 
@@ -73,6 +74,14 @@ impl Database {
     /// Interrupts the batch or transaction of that id, if MAIN runs it by itself at this moment.
     pub fn interrupt(&self, id: u64) {
         self.0.interrupt(id);
+    }
+
+    /// Interrupts a one-message transaction: while it waits for the writer it is answered at once.
+    pub fn interrupt_submitted(&self, submitted: &Submitted) {
+        let was_waiting = submitted.waiting.as_ref().is_some_and(|waiting| waiting.withdraw());
+        if !was_waiting {
+            self.0.interrupt(submitted.id);
+        }
     }
 
     /// A client's session, known to it under this process number. Needed only for advisory locks, and for messages.

@@ -8,7 +8,7 @@ use crate::state::database::DatabaseState;
 use crate::state::interruption::Interruption;
 use crate::state::lock_owner::LockOwner;
 use crate::state::locks::LockMode;
-use crate::state::queue::{Request, TxnRan, WriterCommand};
+use crate::state::queue::{Request, TxnRan};
 use crate::state::submission::{Completion, OnCompletion, Submission};
 use crate::statement::model::Class;
 use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
@@ -37,15 +37,14 @@ pub fn beside_others(database: &Arc<DatabaseState>, request: Request) {
     let database = database.clone();
     let tasks = database.clone();
     tasks.engine.tasks.spawn(async move {
-        if let Some(request) = try_beside_others(database.clone(), request).await {
-            // A database that is being closed drops the ticket.
-            drop(database.send(WriterCommand::Run(request)));
+        if let Some((request, interruption)) = try_beside_others(database.clone(), request).await {
+            database.queue_again(request, interruption);
         }
     });
 }
 
-/// Returns the request unchanged if only the writer can run it.
-async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Option<Request> {
+/// Returns the request unchanged if only the writer can run it, with that by which a cancel has reached it so far.
+async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Option<(Request, Arc<Interruption>)> {
     let Request { id, submission, done, .. } = request;
     let Submission { steps, sink, lock_timeout, session, any_order, level, author } = submission;
     let step = steps.first()?.clone();
@@ -67,14 +66,12 @@ async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Op
             None
         }
         Executed::TooLarge(TxnRan { mut sink, .. }) | Executed::NeedsExclusive(mut sink) => {
-            // A cancel reaches it until the writer takes it: its interruption stays registered under the request's
-            // number.
-            let (interruption, database) = (txn.interruption()?, txn.state().clone());
+            let interruption = txn.interruption()?;
             drop(txn);
-            database.interruptions.lock().insert(id, interruption);
             sink.reset();
             let submission = Submission { steps, sink, lock_timeout, session, any_order, level, author };
-            Some(Request { id, submission, merge: None, done, sole: true, lock_owner: None })
+            let request = Request { id, submission, merge: None, done, sole: true, lock_owner: None };
+            Some((request, interruption))
         }
     }
 }

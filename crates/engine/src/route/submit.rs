@@ -15,13 +15,14 @@ use crate::route::one_message;
 use crate::state::database::{DatabaseState, next_txn_id};
 use crate::state::queue::{Request, WriterCommand};
 use crate::state::submission::{OnCompletion, Submission};
+use crate::state::waiting::{Submitted, Waiting};
 use crate::statement::model::{Class, Report, Step};
 use holdfast_types::{Cost, LockWait, RowLock, SqlResult};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Runs a one-message transaction. `done` is called when its answer may be sent.
-pub fn submit(database: &Arc<DatabaseState>, submission: Submission, done: OnCompletion) -> SqlResult<u64> {
+pub fn submit(database: &Arc<DatabaseState>, submission: Submission, done: OnCompletion) -> SqlResult<Submitted> {
     let id = next_txn_id();
     if database.engine.follow.is_some() {
         return submit_on_standby(database, id, submission, done);
@@ -41,9 +42,11 @@ pub fn submit(database: &Arc<DatabaseState>, submission: Submission, done: OnCom
     } else if side_by_side {
         one_message::beside_others(database, request);
     } else {
-        database.send(WriterCommand::Run(request))?;
+        let waiting = Waiting::new(request);
+        database.send(WriterCommand::Run(waiting.clone()))?;
+        return Ok(Submitted { id, waiting: Some(waiting) });
     }
-    Ok(id)
+    Ok(Submitted { id, waiting: None })
 }
 
 /// On a standby, requests that change nothing but advisory locks run on a branch.
@@ -52,7 +55,7 @@ fn submit_on_standby(
     id: u64,
     submission: Submission,
     done: OnCompletion,
-) -> SqlResult<u64> {
+) -> SqlResult<Submitted> {
     let changes = |s: &&Step| !s.stmt.class.is_read() || !s.stmt.report.row_locks.is_empty();
     if let Some(step) = submission.steps.iter().find(changes) {
         let verb = step.stmt.sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
@@ -60,5 +63,5 @@ fn submit_on_standby(
     }
     let request = Request { id, submission, merge: None, done, sole: true, lock_owner: None };
     one_message::on_a_branch(database, request);
-    Ok(id)
+    Ok(Submitted { id, waiting: None })
 }

@@ -28,6 +28,7 @@ use crate::state::locks::{Grant, LockId, LockMode, OwnerId, Target};
 use crate::state::pin::At;
 use crate::state::queue::{Merge, Participant, Request, RowsRan, TxnRan, WriterCommand};
 use crate::state::submission::{Completion, OnCompletion, Submission, Ticket};
+use crate::state::waiting::Waiting;
 use crate::statement::model::{Class, Report, Statement, Step};
 use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
@@ -564,7 +565,7 @@ fn merge(
     let submission = Submission { level, author, ..Submission::new(Vec::new(), sink) };
     let request = move |images, sent| {
         let merge = Some(Merge { images, sent });
-        WriterCommand::Run(Request { id, submission, merge, done, sole, lock_owner: Some(lock_owner) })
+        WriterCommand::Run(Waiting::new(Request { id, submission, merge, done, sole, lock_owner: Some(lock_owner) }))
     };
     if !sends {
         return database.send(request(ops, None));

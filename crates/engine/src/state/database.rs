@@ -12,10 +12,11 @@ use crate::state::options::ConnectedDatabase;
 use crate::state::pin::{At, Pin};
 use crate::state::prepared::Registry;
 use crate::state::prewritten::FragmentOwner;
-use crate::state::queue::WriterCommand;
+use crate::state::queue::{Request, WriterCommand};
 use crate::state::readable_schema::ReadableSchema;
 use crate::state::reader_connection::Connection;
 use crate::state::redo_debt::RedoDebt;
+use crate::state::waiting::Waiting;
 use crate::statement::run::{not_opened, on_a_fresh_snapshot, to_sql};
 use crossbeam_channel::Sender;
 use holdfast_store::schema_map::TableMap;
@@ -225,6 +226,20 @@ impl DatabaseState {
         if sent { Ok(()) } else { Err(closed(&self.name)) }
     }
 
+    /// Sends the writer a request that has begun elsewhere and begins again there. A cancel reaches it through the interruption,
+    /// which stays registered under the request's number until the writer takes it.
+    pub fn queue_again(&self, request: Request, interruption: Arc<Interruption>) {
+        let id = request.id;
+        let waiting = Waiting::new(request);
+        self.interruptions.lock().insert(id, interruption.clone());
+        if interruption.waits(&waiting) {
+            self.interruptions.lock().remove(&id);
+            return;
+        }
+        // A database that is being closed drops the ticket.
+        self.send(WriterCommand::Run(waiting)).unwrap_or_default();
+    }
+
     /// Opens a reader connection with functions and virtual tables registered.
     fn connect(self: &Arc<DatabaseState>, volume: &Volume) -> SqlResult<Conn> {
         let mut conn = volume.open_reader().map_err(|e| not_opened(&e))?;
@@ -274,9 +289,12 @@ impl DatabaseState {
     }
 
     pub fn interrupt(&self, id: u64) {
-        let branch = self.interruptions.lock().get(&id).cloned();
-        if let Some(branch) = branch {
-            return branch.interrupt();
+        let found = self.interruptions.lock().get(&id).cloned();
+        if let Some(interruption) = found {
+            if interruption.interrupt() {
+                self.interruptions.lock().remove(&id);
+            }
+            return;
         }
         let running = self.running.lock();
         if running.id == id

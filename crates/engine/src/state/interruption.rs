@@ -1,10 +1,11 @@
 //! How a cancel reaches the statement that it targets.
 
+use crate::state::waiting::Waiting;
 use holdfast_store::sqlite::InterruptHandle;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 
 /// What a cancel may interrupt. Entered by transaction id while a statement runs.
@@ -13,6 +14,8 @@ pub struct Interruption {
     /// The connection that runs the statement at this moment.
     running: Mutex<Option<Arc<InterruptHandle>>>,
     cancelled: AtomicBool,
+    /// The statement waits for the writer.
+    queued: Mutex<Weak<Waiting>>,
     waiting: Notify,
 }
 
@@ -27,12 +30,21 @@ impl Interruption {
         self.cancelled.store(false, Ordering::Release);
     }
 
-    pub fn interrupt(&self) {
+    /// From now on a cancel answers this request, unless the writer has taken it. Returns whether an earlier one has.
+    pub fn waits(&self, request: &Arc<Waiting>) -> bool {
+        *self.queued.lock() = Arc::downgrade(request);
+        self.is_cancelled() && request.withdraw()
+    }
+
+    /// Returns whether the statement was answered because of it.
+    pub fn interrupt(&self) -> bool {
         self.cancelled.store(true, Ordering::Release);
         if let Some(handle) = &*self.running.lock() {
             handle.interrupt();
         }
         self.waiting.notify_one();
+        let queued = self.queued.lock().upgrade();
+        queued.is_some_and(|request| request.withdraw())
     }
 
     /// Whether it was cancelled.

@@ -39,3 +39,4 @@ pub mod stored_role;
 pub mod submission;
 pub mod tasks;
 pub mod visible_list;
+pub mod waiting;

@@ -5,6 +5,7 @@ use crate::state::lock_owner::LockOwner;
 use crate::state::locks::OwnerId;
 use crate::state::prewritten::Prewritten;
 use crate::state::submission::{OnCompletion, Submission};
+use crate::state::waiting::Waiting;
 use crate::statement::model::{Report, Statement, Step};
 use crossbeam_channel::{Receiver, Sender};
 use holdfast_trail::Reservation;
@@ -37,7 +38,7 @@ pub struct Merge {
 
 /// What the queue carries; the writer runs it in this order.
 pub enum WriterCommand {
-    Run(Request),
+    Run(Arc<Waiting>),
     Begin(Begin),
     /// Takes part in a commit over several databases, for a transaction that ran on a branch.
     Participate(Participant),

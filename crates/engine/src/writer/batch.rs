@@ -15,6 +15,7 @@ use super::commands::Commands;
 use super::connection::Writer;
 use super::merge;
 use super::publish::{Answer, Failed};
+use crate::state::interruption::Interruption;
 use crate::state::lock_owner::LockOwner;
 use crate::state::queue::{Request, WriterCommand};
 use crate::state::submission::Completion;
@@ -22,6 +23,7 @@ use crate::statement::run::ended_by_itself;
 use holdfast_store::capture::flush_virtual_tables;
 use holdfast_types::record::{Author, BatchBuilder};
 use holdfast_types::{SqlError, SqlResult, SqlState};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A batch ends when it has run this long although more is queued: those already in it wait for its sync.
@@ -84,7 +86,7 @@ impl Writer {
                 break;
             }
             match commands.try_next() {
-                Some(WriterCommand::Run(request)) if !request.sole => next = Some(request),
+                Some(WriterCommand::Run(waiting)) if !waiting.sole => next = waiting.take(),
                 Some(other) => {
                     commands.put_back(other);
                     more = true;
@@ -127,8 +129,7 @@ impl Writer {
             Ran::Outgrown => {
                 request.submission.sink.reset();
                 let sole = Request { sole: true, ..request };
-                // A database that is being closed drops the ticket.
-                self.database.send(WriterCommand::Run(sole)).unwrap_or_default();
+                self.database.queue_again(sole, Arc::new(Interruption::default()));
                 record
             }
             Ran::TookAll(error, failed_step) => {

@@ -9,7 +9,7 @@
 //! to a branch at once (`DatabaseState::only_writer`), and here arrives only what came before.
 
 use super::connection::Writer;
-use crate::state::queue::{ExclusiveRequest, Request, WriterCommand};
+use crate::state::queue::{ExclusiveRequest, WriterCommand};
 use crossbeam_channel::{Receiver, RecvError, RecvTimeoutError, never, select};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -66,16 +66,13 @@ impl Writer {
                 default(end.saturating_duration_since(Instant::now())) => return Err(RecvTimeoutError::Timeout),
             };
             match command.unwrap_or(WriterCommand::Stop) {
-                WriterCommand::Run(request) if may_wait_elsewhere(&request) => {
-                    (self.give_back)(&self.database, request)
+                WriterCommand::Run(waiting) if waiting.may_wait_elsewhere => {
+                    if let Some(request) = waiting.take() {
+                        (self.give_back)(&self.database, request);
+                    }
                 }
                 other => commands.put_off.push_back(other),
             }
         }
     }
-}
-
-/// Whether the request can wait on a branch: it has done nothing yet, and others may overtake it.
-fn may_wait_elsewhere(request: &Request) -> bool {
-    request.merge.is_none() && request.submission.any_order
 }

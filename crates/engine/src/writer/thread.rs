@@ -26,8 +26,11 @@ fn serve(mut writer: Writer, mut commands: Commands) {
     let _guard = EndsWithMain;
     while let Ok(command) = commands.next() {
         match command {
-            WriterCommand::Run(request) if request.sole => writer.run_sole(request),
-            WriterCommand::Run(request) => writer.run_batch(request, &mut commands),
+            WriterCommand::Run(waiting) => match waiting.take() {
+                Some(request) if request.sole => writer.run_sole(request),
+                Some(request) => writer.run_batch(request, &mut commands),
+                None => {}
+            },
             WriterCommand::Begin(begin) => writer.run_exclusive(begin, &mut commands),
             WriterCommand::Participate(participant) => writer.participate(participant),
             WriterCommand::Prepare { request, level, done } => writer.prepare_transaction(request, level, done),

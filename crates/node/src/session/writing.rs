@@ -38,17 +38,17 @@ impl NodeSession {
             author: Some(self.identity.author.clone()),
         };
         let db = self.served.db.clone();
-        let id = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
-            Ok(id) => id,
+        let submitted = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
+            Ok(submitted) => submitted,
             Err(error) => {
                 client.replace_reply();
                 let closed = error.state() == SqlState::ADMIN_SHUTDOWN;
                 return Err(if closed { fatal(error) } else { Failure::at(first, error) });
             }
         };
-        // On MAIN it is never interrupted, but it may meet a lock and wait for that.
+        // In a batch of the writer it is never interrupted, but it waits for the writer, and may wait for a lock.
         let timeout = self.settings.timeouts().statement;
-        let work = self.canceller.during(Target::Main(db, id), timeout, arrival);
+        let work = self.canceller.during(Target::Submitted(db, submitted), timeout, arrival);
         let work = self.activity.until_durable(self.settings.level(), work);
         let Some((done, timed_out)) = self.canceller.until_committed(work).await else {
             client.replace_reply();

@@ -168,3 +168,32 @@ async fn what_a_table_computes_by_itself_counts() {
         assert_eq!(sent_to_branches(&client).await - before, 1, "{function}");
     }
 }
+
+/// What waits for the writer while that runs a long statement ends by its time limit, and so it does by a cancel.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_busy_writer_can_be_ended() {
+    let server = Running::start();
+    let client = server.connect().await;
+    run(&client, "create table big(v bigint); create table t(v int)").await;
+    let busy = server.connect().await;
+    let busy = tokio::spawn(async move {
+        busy.batch_execute("insert into big select g from generate_series(1, 10000000000) g").await
+    });
+    let impatient = server.connect().await;
+    run(&impatient, "set statement_timeout = '300ms'").await;
+    until("the writer is busy", async || impatient.batch_execute("insert into t values (1)").await.is_err()).await;
+    // Still the same statement: one that ended would have let the next in.
+    let error = impatient.batch_execute("insert into t values (2)").await.unwrap_err();
+    assert_eq!(error.code().unwrap(), &SqlState::QUERY_CANCELED, "{error}");
+    let (token, watched, watcher) = (client.cancel_token(), pid(&client).await, server.connect().await);
+    let cancelled = tokio::spawn(async move { client.batch_execute("insert into t values (3)").await });
+    until_active(&watcher, &watched).await;
+    token.cancel_query(tokio_postgres::NoTls).await.unwrap();
+    let error = cancelled.await.unwrap().unwrap_err();
+    assert_eq!(error.code().unwrap(), &SqlState::QUERY_CANCELED, "{error}");
+    assert!(!busy.is_finished(), "the writer was busy all the time");
+    run(&watcher, "select pg_cancel_backend(pid) from pg_stat_activity where query like 'insert into big%'").await;
+    assert_eq!(busy.await.unwrap().unwrap_err().code(), Some(&SqlState::QUERY_CANCELED));
+    run(&impatient, "set statement_timeout = 0; insert into t values (4)").await;
+    assert_eq!(one(&impatient, "select max(v) || ' ' || min(v) from t where v > 1").await, "4 4");
+}

@@ -132,10 +132,11 @@ fn a_schema_change_that_waits_can_be_cancelled() {
     let stmt = o.db.prepare("create index d on t(v)", Report::default()).unwrap();
     let batch = Submission::new(vec![Step { stmt, params: vec![] }], Box::new(sink));
     let before = lock_waits(&o.engine);
-    let id = o.db.submit_with(batch, Box::new(move |done| sender.send(done.result).unwrap_or_default())).unwrap();
+    let submitted =
+        o.db.submit_with(batch, Box::new(move |done| sender.send(done.result).unwrap_or_default())).unwrap();
     until_waits(&o.engine, before);
     assert!(is_blocked(&done));
-    o.db.interrupt(id);
+    o.db.interrupt_submitted(&submitted);
     assert_eq!(state(done.recv().unwrap()), SqlState::QUERY_CANCELED);
     let refused = o.db.vacuum().unwrap_err();
     assert_eq!(refused.state(), SqlState::LOCK_NOT_AVAILABLE, "{refused}");

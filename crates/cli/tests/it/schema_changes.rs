@@ -9,19 +9,38 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-/// Longer than anything here takes that does not wait for a lock.
-const BLOCKED: Duration = Duration::from_millis(400);
-
-/// Runs on a task of its own; the client comes back with the outcome.
-fn apart(client: Client, sql: &'static str) -> JoinHandle<(Client, Option<SqlState>)> {
-    tokio::spawn(async move {
-        let failed = state(&client, sql).await;
-        (client, failed)
-    })
+/// A statement on a task of its own; the client comes back with the outcome.
+struct Apart {
+    pid: String,
+    task: JoinHandle<(Client, Option<SqlState>)>,
 }
 
-async fn is_blocked<T>(task: &mut JoinHandle<T>) -> bool {
-    tokio::time::timeout(BLOCKED, task).await.is_err()
+async fn apart(client: Client, sql: &'static str) -> Apart {
+    let pid = one(&client, "select pg_backend_pid()").await;
+    let task = tokio::spawn(async move {
+        let failed = state(&client, sql).await;
+        (client, failed)
+    });
+    Apart { pid, task }
+}
+
+impl Apart {
+    /// Waits until the server names the holder's session among those that the statement waits for. A statement that ends
+    /// instead has not waited.
+    async fn until_blocked_by(&self, holder: &Client) {
+        let blocked = format!("select coalesce(pg_backend_pid() = any(pg_blocking_pids({})), false)", self.pid);
+        until("it waits for the holder", async || {
+            let ended = self.task.is_finished();
+            let waits = one(holder, &blocked).await == "t";
+            assert!(waits || !ended, "it ended without waiting");
+            waits
+        })
+        .await;
+    }
+
+    async fn end(self) -> (Client, Option<SqlState>) {
+        soon(self.task).await.unwrap()
+    }
 }
 
 /// Longer than anything here takes that ends at all.
@@ -106,18 +125,18 @@ async fn a_change_of_a_table_waits_for_who_has_changed_it() {
     for change in ["alter table t add column more int", "create index ti on t(v)", "drop index ti"] {
         run(&a, "begin; update t set v = v + 1 where id = 1").await;
         let b = server.connect().await;
-        let mut waits = apart(b, change);
-        assert!(is_blocked(&mut waits).await, "{change}");
+        let waits = apart(b, change).await;
+        waits.until_blocked_by(&a).await;
         run(&a, "commit").await;
-        let (_, failed) = soon(waits).await.unwrap();
+        let (_, failed) = waits.end().await;
         assert_eq!(failed, None, "{change}");
     }
     // And who wants to change a row waits for the change of its table.
     run(&b, "begin; alter table t add column last text default 'z'").await;
-    let mut waits = apart(a, "update t set v = 9 where id = 1");
-    assert!(is_blocked(&mut waits).await);
+    let waits = apart(a, "update t set v = 9 where id = 1").await;
+    waits.until_blocked_by(&b).await;
     run(&b, "commit").await;
-    let (a, failed) = soon(waits).await.unwrap();
+    let (a, failed) = waits.end().await;
     assert_eq!(failed, None);
     assert_eq!(one(&a, "select v || last from t where id = 1").await, "9z");
 }
@@ -170,19 +189,19 @@ async fn a_statement_begun_under_the_old_schema_begins_again() {
 async fn what_a_new_table_refers_to_is_guarded() {
     let (_server, a, b) = two("create table p(id int primary key); insert into p values (1), (2)").await;
     run(&a, "begin; delete from p where id = 1").await;
-    let mut waits = apart(b, "begin; create table c(p int references p)");
-    assert!(is_blocked(&mut waits).await, "nobody has looked for children");
+    let waits = apart(b, "begin; create table c(p int references p)").await;
+    waits.until_blocked_by(&a).await;
     run(&a, "commit").await;
-    let (b, failed) = soon(waits).await.unwrap();
+    let (b, failed) = waits.end().await;
     assert_eq!(failed, None);
     assert_eq!(state(&b, "insert into c values (1)").await, Some(SqlState::FOREIGN_KEY_VIOLATION));
     run(&b, "rollback; create table c(p int references p)").await;
     // A row that refers to it keeps the table as it is.
     run(&b, "begin; insert into c values (2)").await;
-    let mut waits = apart(a, "alter table p add column v int");
-    assert!(is_blocked(&mut waits).await);
+    let waits = apart(a, "alter table p add column v int").await;
+    waits.until_blocked_by(&b).await;
     run(&b, "commit").await;
-    let (_, failed) = soon(waits).await.unwrap();
+    let (_, failed) = waits.end().await;
     assert_eq!(failed, None);
 }
 
@@ -191,10 +210,10 @@ async fn a_deadlock_with_a_schema_change_is_found() {
     let (_server, a, b) = two("create table t(id int primary key); create table u(id int primary key)").await;
     run(&a, "begin; insert into t values (1)").await;
     run(&b, "begin; alter table u add column v int").await;
-    let mut waits = apart(a, "insert into u values (1)");
-    assert!(is_blocked(&mut waits).await);
+    let waits = apart(a, "insert into u values (1)").await;
+    waits.until_blocked_by(&b).await;
     let second = state(&b, "alter table t add column v int").await;
-    let (_, first) = soon(waits).await.unwrap();
+    let (_, first) = waits.end().await;
     let dead = Some(SqlState::T_R_DEADLOCK_DETECTED);
     assert!(second == dead || first == dead, "{first:?} {second:?}");
 }
@@ -262,8 +281,8 @@ async fn a_change_may_take_long() {
     run(&a, "insert into t select i, i % 1000 from generate_series(1, 100000) i; insert into u values (1, 1)").await;
     run(&b, "begin; create index ti on t(v, id); create index tj on t(id, v)").await;
     run(&a, "begin; update u set v = 2").await;
-    let mut waits = apart(a, "update t set v = 0 where id = 1");
-    assert!(is_blocked(&mut waits).await);
+    let waits = apart(a, "update t set v = 0 where id = 1").await;
+    waits.until_blocked_by(&b).await;
     let c = server.connect().await;
     for i in 2..30 {
         run(&c, &format!("insert into u values ({i}, 0)")).await;
@@ -272,7 +291,7 @@ async fn a_change_may_take_long() {
     assert_eq!(one(&b, "select count(*) from t where v = 0").await, (100 + 28).to_string());
     run(&c, "update u set v = v + 1 where id = 29").await;
     run(&b, "update u set v = v + 1 where id = 29; commit").await;
-    let (a, failed) = soon(waits).await.unwrap();
+    let (a, failed) = waits.end().await;
     assert_eq!(failed, None);
     run(&a, "commit").await;
     assert_eq!(one(&a, "select v from u where id = 29").await, "2");
@@ -316,16 +335,16 @@ async fn what_waited_for_a_change_obeys_it() {
         two("create table t(id int primary key, v text); create table r(id int primary key, a int, c int)").await;
     run(&a, "insert into r values (1, 1, 42); create table p(id int primary key); insert into p values (1)").await;
     run(&b, "begin; drop table t; create table t(id int primary key, v int)").await;
-    let mut waits = apart(a, "insert into t values (2, 'abc')");
-    assert!(is_blocked(&mut waits).await);
+    let waits = apart(a, "insert into t values (2, 'abc')").await;
+    waits.until_blocked_by(&b).await;
     run(&b, "commit").await;
-    let (a, failed) = soon(waits).await.unwrap();
+    let (a, failed) = waits.end().await;
     assert_eq!(failed, Some(SqlState::INVALID_TEXT_REPRESENTATION));
     run(&b, "begin; alter table r drop column c").await;
-    let mut waits = apart(a, "update r set a = 7 where id = 1 returning id, c");
-    assert!(is_blocked(&mut waits).await);
+    let waits = apart(a, "update r set a = 7 where id = 1 returning id, c").await;
+    waits.until_blocked_by(&b).await;
     run(&b, "commit").await;
-    let (a, failed) = soon(waits).await.unwrap();
+    let (a, failed) = waits.end().await;
     assert_eq!(failed, Some(SqlState::UNDEFINED_COLUMN));
     assert_eq!(one(&a, "select a from r").await, "1", "nothing was changed");
     run(
@@ -333,18 +352,18 @@ async fn what_waited_for_a_change_obeys_it() {
         "begin; create table c(id int primary key, p int references p on delete cascade); insert into c values (1, 1)",
     )
     .await;
-    let mut waits = apart(a, "begin; drop table p");
-    assert!(is_blocked(&mut waits).await);
+    let waits = apart(a, "begin; drop table p").await;
+    waits.until_blocked_by(&b).await;
     run(&b, "commit").await;
-    let (_, failed) = soon(waits).await.unwrap();
+    let (_, failed) = waits.end().await;
     assert_eq!(failed, Some(SqlState::DEPENDENT_OBJECTS_STILL_EXIST));
     assert_eq!(one(&b, "select count(*) from c").await, "1");
     let late = server.connect().await;
     run(&b, "begin; create table n(id int); insert into n values (1)").await;
-    let mut waits = apart(late, "create table if not exists n(id int)");
-    assert!(is_blocked(&mut waits).await);
+    let waits = apart(late, "create table if not exists n(id int)").await;
+    waits.until_blocked_by(&b).await;
     run(&b, "commit").await;
-    let (_, failed) = soon(waits).await.unwrap();
+    let (_, failed) = waits.end().await;
     assert_eq!(failed, None);
 }
 

@@ -181,15 +181,19 @@ async fn a_switchover_under_load_parts_nobody() {
     }
     until("there is load", async || written.load(Ordering::SeqCst) > 500).await;
     succeeds(&["promote", "--at", &three.b.at()]);
-    // Longer than a checkpoint of an idle volume waits: its record would part the third one, too.
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    ended.store(true, Ordering::SeqCst);
     until_settled("the old master knows that it was deposed", async || {
         let status = succeeds(&["standby", "status", "--at", &three.a.at()]);
         let knows = status.contains("NOTHING is acknowledged") && !status.contains("NO LEASE");
         (!knows).then_some(status)
     })
     .await;
+    // A volume is checkpointed when nothing has changed it for some seconds, and the record of that in the trail of the old
+    // master would part the third one, too. The new master's volume is changed later than that one, so its turn is later.
+    asked_with(&three.b, LOCAL, "insert into t values (-2) on conflict do nothing").await;
+    let checkpoints = async || asked_with(&three.b, LOCAL, "select checkpoints_timed from pg_stat_bgwriter").await;
+    let before = checkpoints().await;
+    until("the new master has checkpointed", async || checkpoints().await != before).await;
+    ended.store(true, Ordering::SeqCst);
     three.a.kill();
     for writer in writers {
         let ids = writer.await.unwrap();

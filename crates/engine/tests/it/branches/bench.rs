@@ -1,19 +1,16 @@
 //! What the tests of branches run on: an engine in a directory of its own, statements, and who waits.
 
 use holdfast_engine::{
-    Collect, Database, Engine, Options, Report, Step, Submission, WriteIsolation, WriteOptions, WriteTxn,
+    Collect, Database, Engine, Options, Report, Step, Submission, Ticket, WriteIsolation, WriteOptions, WriteTxn,
 };
+use holdfast_seams::testing::Patience;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlResult, SqlState, Value};
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
-
-/// Longer than anything here takes that does not wait for a lock.
-pub const BLOCKED: Duration = Duration::from_millis(150);
-
-/// Longer than anything here takes that ends at all.
-const WAIT_MAX: Duration = Duration::from_secs(600);
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 pub struct Opened {
     pub engine: Engine,
@@ -52,18 +49,49 @@ pub fn all_at_once(db: &Database, sql: &[&str]) -> SqlResult<()> {
     db.submit(Submission::new(steps, Box::new(Collect::new())))?.wait().unwrap().result
 }
 
-pub fn begin(db: &Database, isolation: WriteIsolation) -> WriteTxn {
-    db.begin_write_blocking(WriteOptions { isolation, ..WriteOptions::default() }).unwrap()
+/// A process number that no other client of a test has, so that the engine can say which of them waits.
+fn next_pid() -> i32 {
+    static LAST: AtomicI32 = AtomicI32::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-pub fn run_as(txn: &mut WriteTxn, sql: &str, report: Report) -> SqlResult<Vec<Vec<Value>>> {
+/// A transaction of a client with a process number of its own.
+pub struct Txn {
+    txn: WriteTxn,
+    pub pid: i32,
+}
+
+impl Deref for Txn {
+    type Target = WriteTxn;
+
+    fn deref(&self) -> &WriteTxn {
+        &self.txn
+    }
+}
+
+impl DerefMut for Txn {
+    fn deref_mut(&mut self) -> &mut WriteTxn {
+        &mut self.txn
+    }
+}
+
+pub fn begin(db: &Database, isolation: WriteIsolation) -> Txn {
+    begin_as(next_pid(), db, isolation)
+}
+
+pub fn begin_as(pid: i32, db: &Database, isolation: WriteIsolation) -> Txn {
+    let options = WriteOptions { isolation, session: Some(db.session(pid)), ..WriteOptions::default() };
+    Txn { txn: db.begin_write_blocking(options).unwrap(), pid }
+}
+
+pub fn run_as(txn: &mut Txn, sql: &str, report: Report) -> SqlResult<Vec<Vec<Value>>> {
     let stmt = txn.database().prepare(sql, report)?;
     let rows = Collect::new();
     txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(rows.clone()))?.result?;
     Ok(rows.outcomes().pop().unwrap_or_default().rows)
 }
 
-pub fn run(txn: &mut WriteTxn, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
+pub fn run(txn: &mut Txn, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
     run_as(txn, sql, Report::default())
 }
 
@@ -74,36 +102,86 @@ pub fn int(db: &Database, sql: &str) -> i64 {
     }
 }
 
-pub fn commit(txn: WriteTxn) -> SqlResult<()> {
-    txn.commit_blocking(Box::new(Collect::new()))?.result
+pub fn commit(txn: Txn) -> SqlResult<()> {
+    txn.txn.commit_blocking(Box::new(Collect::new()))?.result
+}
+
+/// What a client does on a thread of its own.
+pub struct Apart<T> {
+    /// The client's process number.
+    pub pid: i32,
+    thread: JoinHandle<T>,
+}
+
+/// Does something on a thread of its own, under this process number.
+pub fn apart_as<T: Send + 'static>(pid: i32, work: impl FnOnce() -> T + Send + 'static) -> Apart<T> {
+    Apart { pid, thread: std::thread::spawn(work) }
 }
 
 /// Runs a statement on a thread of its own; the transaction comes back with the outcome.
-pub fn apart(mut txn: WriteTxn, sql: &'static str) -> Receiver<(WriteTxn, SqlResult<Vec<Vec<Value>>>)> {
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
+pub fn apart(mut txn: Txn, sql: &'static str) -> Apart<(Txn, SqlResult<Vec<Vec<Value>>>)> {
+    apart_as(txn.pid, move || {
         let ran = run(&mut txn, sql);
-        sender.send((txn, ran)).unwrap_or_default();
-    });
-    receiver
+        (txn, ran)
+    })
 }
 
-pub fn is_blocked<T>(receiver: &Receiver<T>) -> bool {
-    receiver.recv_timeout(BLOCKED).is_err()
+/// Begins a transaction, runs a statement and commits, all on a thread of its own.
+pub fn transaction_apart(db: &Database, sql: &'static str) -> Apart<SqlResult<()>> {
+    let (db, pid) = (db.clone(), next_pid());
+    apart_as(pid, move || {
+        let mut txn = begin_as(pid, &db, RC);
+        run(&mut txn, sql)?;
+        commit(txn)
+    })
 }
 
-/// How often a statement has begun to wait for a lock.
-pub fn lock_waits(engine: &Engine) -> u64 {
-    let stats = engine.stats();
-    stats.iter().find(|(name, _)| *name == "lock_waits").expect("a counter of lock waits").1
+/// A message of one statement, and the process number of its client.
+pub fn message(db: &Database, sql: &str) -> (i32, Submission) {
+    let pid = next_pid();
+    let stmt = db.prepare(sql, Report::default()).unwrap();
+    let mut batch = Submission::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new()));
+    batch.session = Some(db.session(pid));
+    (pid, batch)
 }
 
-/// Waits until one more statement than before waits for a lock.
-pub fn until_waits(engine: &Engine, before: u64) {
-    let started = Instant::now();
-    while lock_waits(engine) == before {
-        assert!(started.elapsed() < WAIT_MAX, "nobody waits for a lock");
-        std::thread::sleep(Duration::from_millis(1));
+/// Waits for the answer to such a message on a thread of its own.
+pub fn answer_apart(pid: i32, ticket: Ticket) -> Apart<SqlResult<()>> {
+    apart_as(pid, move || ticket.wait().unwrap().result)
+}
+
+impl<T> Apart<T> {
+    /// Waits until it has ended, and returns its outcome.
+    pub fn end(self) -> T {
+        self.thread.join().unwrap()
+    }
+
+    /// Waits until the engine lists it among the waiting, and the transaction among those that must end first.
+    ///
+    /// # Panics
+    ///
+    /// If it ends instead.
+    #[track_caller]
+    pub fn until_blocked_by(&self, engine: &Engine, holder: &Txn) {
+        assert!(self.is_blocked_by(engine, holder), "it ended without waiting");
+    }
+
+    /// Waits until it is blocked by the transaction (true), or has ended (false).
+    pub fn is_blocked_by(&self, engine: &Engine, holder: &Txn) -> bool {
+        let mut patience = Patience::new();
+        loop {
+            let ended = self.thread.is_finished();
+            let blocked = engine.blocked();
+            if blocked.iter().any(|waiting| waiting.pid == self.pid && waiting.by.contains(&holder.pid)) {
+                return true;
+            }
+            if ended {
+                return false;
+            }
+            patience.sees(format!("{blocked:?}"));
+            patience.look("it neither waits for the transaction nor ends");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 use super::{bench::*, now};
 use holdfast_engine::Engine;
 use holdfast_types::Value;
-use std::sync::mpsc::channel;
 
 /// More than any branch may have without a place among the large ones.
 const LARGE: &str = "with recursive i(n) as (values(1) union all select n + 1 from i where n < 66) \
@@ -55,24 +54,16 @@ fn those_that_find_no_place_among_the_large_ones_become_the_only_writer() {
     };
     let (a, b) = (large(), large());
     others_write(&o);
-    let before = lock_waits(&o.engine);
     let third = apart(begin(&o.db, RC), LARGE);
-    until_waits(&o.engine, before);
-    assert!(is_blocked(&third), "it waits for the other writers");
+    third.until_blocked_by(&o.engine, &a);
     commit(a).unwrap();
     drop(b);
-    let (third, ran) = third.recv().unwrap();
+    let (third, ran) = third.end();
     ran.unwrap();
-    let (db, (sender, other)) = (o.db.clone(), channel());
-    std::thread::spawn(move || {
-        let mut txn = begin(&db, RC);
-        run(&mut txn, "update t set v = 0 where id = 1").unwrap();
-        commit(txn).unwrap();
-        sender.send(()).unwrap_or_default();
-    });
-    assert!(is_blocked(&other), "nobody else writes");
+    let other = transaction_apart(&o.db, "update t set v = 0 where id = 1");
+    other.until_blocked_by(&o.engine, &third);
     commit(third).unwrap();
-    other.recv().unwrap();
+    other.end().unwrap();
     // Their places are free again.
     let (c, d) = (large(), large());
     others_write(&o);

@@ -6,11 +6,12 @@ mod large;
 
 use bench::*;
 use holdfast_engine::{Collect, Engine, LockStrength, LockWait, Options, Report, RowLock, Step, Submission};
+use holdfast_seams::testing::Patience;
 use holdfast_types::{SqlState, Value};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -21,12 +22,12 @@ fn a_second_writer_of_a_row_waits_and_sees_the_new_value() {
     let (mut a, b, mut c) = (begin(&o.db, RC), begin(&o.db, RC), begin(&o.db, RC));
     run(&mut a, "update t set v = v + 1 where id = 1").unwrap();
     let b = apart(b, "update t set v = v + 100 where id = 1 returning v");
-    assert!(is_blocked(&b));
+    b.until_blocked_by(&o.engine, &a);
     run(&mut c, "update t set v = 0 where id = 2").unwrap();
     commit(c).unwrap();
     assert_eq!(int(&o.db, "select v from t where id = 1"), 10, "readers are not blocked and see nothing of it");
     commit(a).unwrap();
-    let (b, ran) = b.recv().unwrap();
+    let (b, ran) = b.end();
     assert_eq!(ran.unwrap(), [[Value::Int(111)]]);
     commit(b).unwrap();
     assert_eq!(int(&o.db, "select v from t where id = 1"), 111);
@@ -38,9 +39,9 @@ fn a_waiting_update_looks_again_whether_the_row_is_meant() {
     let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
     run(&mut a, "update t set v = 99 where id = 1").unwrap();
     let b = apart(b, "update t set u = 'x' where v = 10 returning id");
-    assert!(is_blocked(&b));
+    b.until_blocked_by(&o.engine, &a);
     commit(a).unwrap();
-    let (b, ran) = b.recv().unwrap();
+    let (b, ran) = b.end();
     assert_eq!(ran.unwrap(), Vec::<Vec<Value>>::new());
     commit(b).unwrap();
 }
@@ -65,7 +66,7 @@ fn who_waits_for_everybody_lets_new_writers_pass_now_and_then() {
     let mut idle = begin(&o.db, RC);
     run(&mut idle, "update t set v = 0 where id = 1").unwrap();
     let change = apart(begin(&o.db, RC), "create trigger d after delete on t begin select 1; end");
-    assert!(is_blocked(&change));
+    change.until_blocked_by(&o.engine, &idle);
     // Each has to wait for a moment at most.
     for _ in 0..2 {
         let mut other = begin(&o.db, RC);
@@ -73,7 +74,7 @@ fn who_waits_for_everybody_lets_new_writers_pass_now_and_then() {
         commit(other).unwrap();
     }
     commit(idle).unwrap();
-    let (txn, changed) = change.recv().unwrap();
+    let (txn, changed) = change.end();
     changed.unwrap();
     commit(txn).unwrap();
     at_once(&o.db, "drop trigger d").unwrap();
@@ -90,7 +91,7 @@ fn a_message_given_up_hides_no_earlier_change() {
     let steps = ["update t set v = 12 where id = 1", "update t set v = 22 where id = 2"];
     let step = |sql| Step { stmt: o.db.prepare(sql, Report::default()).unwrap(), params: vec![] };
     let mut batch = Submission::new(steps.map(step).into(), Box::new(Collect::new()));
-    batch.lock_timeout = BLOCKED;
+    batch.lock_timeout = Duration::from_millis(20);
     let refused = o.db.submit(batch).unwrap().wait().unwrap().result;
     assert_eq!(state(refused), SqlState::LOCK_NOT_AVAILABLE);
     assert_eq!(state(run(&mut old, "update t set v = v + 1 where id = 1")), SqlState::SERIALIZATION_FAILURE);
@@ -108,16 +109,14 @@ fn a_parent_that_went_unnoticed_is_missed_at_the_end() {
     let mut txn = begin(&o.db, RC);
     run(&mut txn, "insert into c values('1')").unwrap();
     // The branch's lock names the text, the parent's change the number; should both mean the same one day, this waits.
-    let (db, (answer, deleted)) = (o.db.clone(), channel());
-    std::thread::spawn(move || answer.send(at_once(&db, "delete from p where id = 1")));
-    let deleted = deleted.recv_timeout(BLOCKED);
-    let committed = commit(txn);
-    match deleted {
-        Ok(deleted) => {
-            deleted.unwrap();
-            assert_eq!(state(committed), SqlState::FOREIGN_KEY_VIOLATION);
-        }
-        Err(_) => committed.unwrap(),
+    let (pid, delete) = message(&o.db, "delete from p where id = 1");
+    let deleted = answer_apart(pid, o.db.submit(delete).unwrap());
+    if deleted.is_blocked_by(&o.engine, &txn) {
+        commit(txn).unwrap();
+        assert_eq!(state(deleted.end()), SqlState::FOREIGN_KEY_VIOLATION);
+    } else {
+        deleted.end().unwrap();
+        assert_eq!(state(commit(txn)), SqlState::FOREIGN_KEY_VIOLATION);
     }
     assert_eq!(int(&o.db, "select count(*) from c where p not in (select id from p)"), 0);
 }
@@ -127,17 +126,14 @@ fn a_schema_change_that_waits_can_be_cancelled() {
     let o = open(T);
     let mut a = begin(&o.db, RC);
     run(&mut a, "update t set v = 0 where id = 1").unwrap();
-    let sink = Collect::new();
+    let (pid, change) = message(&o.db, "create index d on t(v)");
     let (sender, done) = channel();
-    let stmt = o.db.prepare("create index d on t(v)", Report::default()).unwrap();
-    let batch = Submission::new(vec![Step { stmt, params: vec![] }], Box::new(sink));
-    let before = lock_waits(&o.engine);
     let submitted =
-        o.db.submit_with(batch, Box::new(move |done| sender.send(done.result).unwrap_or_default())).unwrap();
-    until_waits(&o.engine, before);
-    assert!(is_blocked(&done));
+        o.db.submit_with(change, Box::new(move |done| sender.send(done.result).unwrap_or_default())).unwrap();
+    let done = apart_as(pid, move || done.recv().unwrap());
+    done.until_blocked_by(&o.engine, &a);
     o.db.interrupt_submitted(&submitted);
-    assert_eq!(state(done.recv().unwrap()), SqlState::QUERY_CANCELED);
+    assert_eq!(state(done.end()), SqlState::QUERY_CANCELED);
     let refused = o.db.vacuum().unwrap_err();
     assert_eq!(refused.state(), SqlState::LOCK_NOT_AVAILABLE, "{refused}");
     // Nobody is left in the queue.
@@ -156,34 +152,29 @@ fn a_message_that_takes_its_time_runs_beside_others() {
          insert into b(v, w) select a.v, hex(randomblob(500)) from b a, b, b, b",
     );
     let any_order = |sql: &str| {
-        let stmt = o.db.prepare(sql, Report::default()).unwrap();
-        let mut batch = Submission::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new()));
+        let (pid, mut batch) = message(&o.db, sql);
         batch.any_order = true;
-        o.db.submit(batch).unwrap()
+        answer_apart(pid, o.db.submit(batch).unwrap())
     };
     let mut holder = begin(&o.db, RC);
     run(&mut holder, "update b set v = 1000 where id = 1").unwrap();
     // A few rows: on a branch, which waits for the holder and sees what it did.
-    let before = lock_waits(&o.engine);
     let few = any_order("update b set v = v + 1 where w > '' and id < 4");
-    until_waits(&o.engine, before);
+    few.until_blocked_by(&o.engine, &holder);
     at_once(&o.db, "update b set v = 0 where id = 5").unwrap();
     commit(holder).unwrap();
-    few.wait().unwrap().result.unwrap();
+    few.end().unwrap();
     assert_eq!(int(&o.db, "select v from b where id = 1"), 1001);
     // More than a branch is allowed here: MAIN runs it once, not twice.
     let before = int(&o.db, "select sum(v) from b");
-    any_order("update b set v = v + 1, w = w || 'x'").wait().unwrap().result.unwrap();
+    any_order("update b set v = v + 1, w = w || 'x'").end().unwrap();
     assert_eq!(int(&o.db, "select sum(v) from b"), before + int(&o.db, "select count(*) from b"));
-    assert_eq!(
-        state(any_order("insert into b select id, v, w from b").wait().unwrap().result),
-        SqlState::UNIQUE_VIOLATION
-    );
+    assert_eq!(state(any_order("insert into b select id, v, w from b").end()), SqlState::UNIQUE_VIOLATION);
     // With triggers it is MAIN's from the start.
     at_once(&o.db, "create table log(x)").unwrap();
     at_once(&o.db, "create trigger tr after update on b begin insert into log values(new.id); end").unwrap();
     let held = begin(&o.db, RC);
-    any_order("update b set v = 0 where v < 100 and w > ''").wait().unwrap().result.unwrap();
+    any_order("update b set v = 0 where v < 100 and w > ''").end().unwrap();
     commit(held).unwrap();
     assert!(int(&o.db, "select count(*) from log") > 0);
 }
@@ -193,13 +184,12 @@ fn a_message_that_meets_a_lock_waits_on_a_branch() {
     let o = open(T);
     let mut a = begin(&o.db, RC);
     run(&mut a, "update t set v = v + 1 where id = 1").unwrap();
-    let stmt = o.db.prepare("update t set v = v * 2 where id = 1", Report::default()).unwrap();
-    let before = lock_waits(&o.engine);
-    let waiting = o.db.submit(Submission::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new()))).unwrap();
-    until_waits(&o.engine, before);
+    let (pid, batch) = message(&o.db, "update t set v = v * 2 where id = 1");
+    let waiting = answer_apart(pid, o.db.submit(batch).unwrap());
+    waiting.until_blocked_by(&o.engine, &a);
     at_once(&o.db, "update t set v = 0 where id = 3").unwrap();
     commit(a).unwrap();
-    waiting.wait().unwrap().result.unwrap();
+    waiting.end().unwrap();
     assert_eq!(int(&o.db, "select v from t where id = 1"), 22);
 }
 
@@ -209,12 +199,11 @@ fn a_deadlock_is_found_at_once() {
     let (mut a, mut b) = (begin(&o.db, RC), begin(&o.db, RC));
     run(&mut a, "update t set v = 1 where id = 1").unwrap();
     run(&mut b, "update t set v = 2 where id = 2").unwrap();
-    let before = lock_waits(&o.engine);
     let b = apart(b, "update t set v = 2 where id = 1");
-    until_waits(&o.engine, before);
+    b.until_blocked_by(&o.engine, &a);
     assert_eq!(state(run(&mut a, "update t set v = 1 where id = 2")), SqlState("40P01"));
     drop(a);
-    let (b, ran) = b.recv().unwrap();
+    let (b, ran) = b.end();
     ran.unwrap();
     commit(b).unwrap();
     assert_eq!(int(&o.db, "select v from t where id = 1"), 2);
@@ -236,13 +225,13 @@ fn a_key_is_locked_before_it_is_there_and_while_it_goes() {
         let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
         run(&mut a, first).unwrap();
         let b = apart(b, "insert into t values(9, 0, 'new')");
-        assert!(is_blocked(&b), "{first}");
+        assert!(b.is_blocked_by(&o.engine, &a), "{first}");
         if end {
             commit(a).unwrap()
         } else {
             drop(a)
         };
-        let (_, ran) = b.recv().unwrap();
+        let (_, ran) = b.end();
         assert_eq!(ran.map(drop).map_err(|e| e.state()), expected, "{first}, committed {end}");
     }
 }
@@ -258,16 +247,16 @@ fn a_child_keeps_its_parent() {
     run(&mut other, "update p set v = 1 where id = 1").unwrap();
     commit(other).unwrap();
     let b = apart(b, "delete from p where id = 1");
-    assert!(is_blocked(&b), "but an update of the parent's other columns was not");
+    assert!(b.is_blocked_by(&o.engine, &a), "but an update of the parent's other columns was not");
     commit(a).unwrap();
-    let (_, ran) = b.recv().unwrap();
+    let (_, ran) = b.end();
     assert_eq!(state(ran), SqlState::FOREIGN_KEY_VIOLATION);
     let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
     run(&mut a, "delete from p where id = 2").unwrap();
     let b = apart(b, "insert into c values(2, 2)");
-    assert!(is_blocked(&b));
+    b.until_blocked_by(&o.engine, &a);
     commit(a).unwrap();
-    let (_, ran) = b.recv().unwrap();
+    let (_, ran) = b.end();
     assert_eq!(state(ran), SqlState::FOREIGN_KEY_VIOLATION);
 }
 
@@ -281,9 +270,9 @@ fn cascades_are_locked_and_merged_once() {
     let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
     run(&mut a, "update c set v = 1 where id = 2").unwrap();
     let b = apart(b, "delete from p where id = 1");
-    assert!(is_blocked(&b));
+    b.until_blocked_by(&o.engine, &a);
     commit(a).unwrap();
-    let (b, ran) = b.recv().unwrap();
+    let (b, ran) = b.end();
     ran.unwrap();
     commit(b).unwrap();
     assert_eq!(int(&o.db, "select (select count(*) from p) + (select count(*) from c)"), 0);
@@ -297,9 +286,9 @@ fn a_savepoint_gives_locks_and_changes_back() {
     now(a.savepoint("s")).unwrap();
     run(&mut a, "update t set v = 1 where id = 2").unwrap();
     let b = apart(b, "update t set v = v + 1 where id = 2");
-    assert!(is_blocked(&b));
+    b.until_blocked_by(&o.engine, &a);
     now(a.rollback_to("s")).unwrap();
-    let (b, ran) = b.recv().unwrap();
+    let (b, ran) = b.end();
     ran.unwrap();
     commit(b).unwrap();
     commit(a).unwrap();
@@ -324,9 +313,9 @@ fn a_trigger_waits_for_all_writers_and_takes_its_transaction_along() {
     run(&mut b, "update t set v = 2 where id = 2").unwrap();
     run(&mut b, "create table n(x)").unwrap();
     let b = apart(b, "create trigger d after delete on t begin select 1; end");
-    assert!(is_blocked(&b));
+    b.until_blocked_by(&o.engine, &a);
     commit(a).unwrap();
-    let (mut b, ran) = b.recv().unwrap();
+    let (mut b, ran) = b.end();
     ran.unwrap();
     run(&mut b, "update t set v = v + 1 where id = 2").unwrap();
     drop(b);
@@ -355,10 +344,10 @@ fn rows_locked_for_update_are_nobody_elses() {
     let others = run_as(&mut b, all, lock(LockWait::SkipLocked)).unwrap();
     assert_eq!(others, [[Value::Int(20)], [Value::Int(30)]]);
     let c = apart(begin(&o.db, RC), "update t set v = v + 1 where id = 1 returning v");
-    assert!(is_blocked(&c));
+    c.until_blocked_by(&o.engine, &a);
     run(&mut a, "update t set v = 50 where id = 1").unwrap();
     commit(a).unwrap();
-    assert_eq!(c.recv().unwrap().1.unwrap(), [[Value::Int(51)]]);
+    assert_eq!(c.end().1.unwrap(), [[Value::Int(51)]]);
 }
 
 #[test]
@@ -370,11 +359,11 @@ fn a_wait_ends_by_cancel_and_by_time() {
     b.set_lock_timeout(Duration::from_millis(20));
     assert_eq!(state(run(&mut b, "update t set v = 2 where id = 1")), SqlState::LOCK_NOT_AVAILABLE);
     b.set_lock_timeout(Duration::ZERO);
-    let (id, before) = (b.id(), lock_waits(&o.engine));
+    let id = b.id();
     let b = apart(b, "update t set v = 2 where id = 1");
-    until_waits(&o.engine, before);
+    b.until_blocked_by(&o.engine, &a);
     o.db.interrupt(id);
-    let (mut b, ran) = b.recv().unwrap();
+    let (mut b, ran) = b.end();
     assert_eq!(state(ran), SqlState::QUERY_CANCELED);
     run(&mut b, "update t set v = 2 where id = 2").unwrap();
     drop(a);
@@ -386,10 +375,10 @@ fn a_wait_ends_by_cancel_and_by_time() {
 #[test]
 fn no_update_is_lost_between_messages_and_transactions() {
     let o = open("create table c(id integer primary key, v integer); insert into c values(1, 0), (2, 0), (3, 0)");
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, tried) = (Arc::new(AtomicBool::new(false)), Arc::new([const { AtomicU64::new(0) }; 8]));
     let clients: Vec<_> = (0..8)
         .map(|n| {
-            let (db, stop) = (o.db.clone(), stop.clone());
+            let (db, stop, tried) = (o.db.clone(), stop.clone(), tried.clone());
             std::thread::spawn(move || {
                 let (mut done, mut at) = (0, n);
                 while !stop.load(Ordering::Relaxed) {
@@ -409,12 +398,25 @@ fn no_update_is_lost_between_messages_and_transactions() {
                         Ok(()) => done += 1,
                         Err(e) => assert_eq!(e.state(), SqlState::SERIALIZATION_FAILURE, "{e}"),
                     }
+                    tried[n].fetch_add(1, Ordering::Relaxed);
                 }
                 done
             })
         })
         .collect();
-    std::thread::sleep(Duration::from_secs(2));
+    // Until each has had its turns, and they were in each other's way often.
+    let mut patience = Patience::new();
+    loop {
+        assert!(clients.iter().all(|client| !client.is_finished()), "one has failed");
+        let tried = tried.each_ref().map(|n| n.load(Ordering::Relaxed));
+        let waits = o.engine.transaction_stats().lock_waits;
+        if tried.iter().all(|n| *n >= 200) && waits >= 200 {
+            break;
+        }
+        patience.sees(format!("{tried:?}, {waits} waits"));
+        patience.look("all have changed rows");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     stop.store(true, Ordering::Relaxed);
     let done: i64 = clients.into_iter().map(|c| c.join().unwrap()).sum();
     assert!(done > 0);
@@ -462,9 +464,9 @@ fn a_key_over_a_generated_column_does_not_keep_rows_from_being_locked() {
     let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
     run(&mut a, "update g set v = v + 1 where id = 1").unwrap();
     let b = apart(b, "update g set v = v + 10 where id = 1 returning v");
-    assert!(is_blocked(&b));
+    b.until_blocked_by(&o.engine, &a);
     commit(a).unwrap();
-    let (b, ran) = b.recv().unwrap();
+    let (b, ran) = b.end();
     assert_eq!(ran.unwrap(), [[Value::Int(12)]]);
     commit(b).unwrap();
 }
@@ -477,9 +479,9 @@ fn a_cancel_that_came_too_late_does_not_end_a_later_wait() {
     o.db.interrupt(b.id());
     run(&mut a, "update t set v = 1 where id = 1").unwrap();
     let b = apart(b, "update t set v = v + 1 where id = 1 returning v");
-    assert!(is_blocked(&b));
+    b.until_blocked_by(&o.engine, &a);
     commit(a).unwrap();
-    assert_eq!(b.recv().unwrap().1.unwrap(), [[Value::Int(2)]]);
+    assert_eq!(b.end().1.unwrap(), [[Value::Int(2)]]);
 }
 
 #[test]
@@ -516,9 +518,9 @@ fn who_locks_very_many_rows_becomes_the_only_writer() {
     run(&mut b, "update t set v = 2 where id = 1").unwrap();
     // It has the first rows locked, and waits for the other writer to end.
     let a = apart(a, "update t set v = v + 1 where id > 100");
-    assert!(is_blocked(&a));
+    a.until_blocked_by(&engine, &b);
     commit(b).unwrap();
-    let (txn, ran) = a.recv().unwrap();
+    let (txn, ran) = a.end();
     ran.unwrap();
     commit(txn).unwrap();
     assert_eq!(int(&db, "select sum(v) from t"), 2 + 390 + 10 * 2);

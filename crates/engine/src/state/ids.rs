@@ -107,9 +107,11 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::taken_ids::Taken;
     use holdfast_store::schema_map::create_internal_tables;
     use holdfast_store::sqlite::{Conn, OpenFlags};
     use holdfast_types::VolumeId;
+    use std::sync::Arc;
 
     #[test]
     fn an_id_is_given_once() {
@@ -124,6 +126,25 @@ mod tests {
     }
 
     #[test]
+    fn an_id_that_another_statement_chose_meanwhile_is_not_taken_again() {
+        let (ids, taken) = (Ids::default(), Arc::new(Taken::default()));
+        let insert = |of: &Arc<Taken>, id: Option<i64>| {
+            let _attempt = of.attempt();
+            let id = id.unwrap_or_else(|| ids.next("t", &|| Ok(0)).unwrap());
+            ids.inserted(b"t", id);
+            id
+        };
+        assert_eq!([insert(&taken, None), insert(&taken, None)], [1, 1], "it is run again");
+        let other = Arc::default();
+        assert_eq!([insert(&other, None), insert(&taken, None)], [2, 1], "another statement took an id of its own");
+        // Images of a branch are replayed.
+        [1, 2].iter().for_each(|id| ids.inserted(b"t", *id));
+        assert_eq!([insert(&Arc::default(), Some(9)), insert(&taken, None)], [9, 1], "above all that were taken");
+        insert(&Arc::default(), Some(1));
+        assert_eq!(insert(&taken, None), 10);
+    }
+
+    #[test]
     fn a_schema_change_forgets_what_comes_or_goes() {
         let map = |sql: &str| {
             let mut conn = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
@@ -135,6 +156,15 @@ mod tests {
         let ids = Ids::default();
         [&b"a"[..], b"b", b"c"].iter().for_each(|t| ids.inserted(t, 9));
         ids.schema_changed(&one, &other);
-        assert_eq!(["a", "b", "c"].map(|t| ids.next(t, &|| Ok(0)).unwrap()), [10, 1, 1]);
+        let taken = Arc::new(Taken::default());
+        let take = || {
+            let _attempt = taken.attempt();
+            ["a", "b", "c"].map(|t| ids.next(t, &|| Ok(0)).unwrap())
+        };
+        assert_eq!(take(), [10, 1, 1]);
+        // Run again after the table was dropped and another one of that name has got this id.
+        ids.schema_changed(&other, &one);
+        assert_eq!(ids.next("c", &|| Ok(0)).unwrap(), 1);
+        assert_eq!(take(), [10, 1, 2]);
     }
 }

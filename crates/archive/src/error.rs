@@ -59,6 +59,13 @@ pub enum ArchiveError {
     #[error("{place} is not encrypted to an identity in {file}: use the file of one of its recipients")]
     WrongKey { place: String, file: String },
 
+    #[error(
+        "the recipient {recipients} does not belong to an identity in {file}: what is encrypted to it cannot be read with that \
+         file. Nothing was written. Name the recipient {own} (--encrypt-to, dump.encrypt_to, archive_encrypt_to), or the file \
+         with the other identity (--identity, dump.identity, archive_identity)"
+    )]
+    NoPair { recipients: String, file: String, own: String },
+
     #[error("{place} has objects that are not encrypted; only an empty place becomes encrypted. Use another one")]
     NotEncrypted { place: String },
 
@@ -118,6 +125,7 @@ impl ArchiveError {
                 | ArchiveError::Setting { .. }
                 | ArchiveError::NoKey { .. }
                 | ArchiveError::WrongKey { .. }
+                | ArchiveError::NoPair { .. }
                 | ArchiveError::NotEncrypted { .. }
                 | ArchiveError::NoKeyObject { .. }
                 | ArchiveError::OtherKey { .. }

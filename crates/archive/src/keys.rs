@@ -66,6 +66,22 @@ impl Keys {
         self.identity.as_deref().map_or(Ok(()), |file| identities(file).map(drop))
     }
 
+    /// Where both are named, an identity in the file is that of a recipient. It need not be for a place that has its key:
+    /// the key may have been encrypted again to others than those that are named here.
+    pub fn check_pair(&self) -> Result<(), ArchiveError> {
+        let (Some(file), true) = (&self.identity, self.encrypts()) else { return Ok(()) };
+        let recipients: Vec<String> = self.recipients()?.iter().map(Recipient::to_string).collect();
+        let own: Vec<String> = identities(file)?.iter().map(|identity| identity.to_public().to_string()).collect();
+        match own.iter().any(|own| recipients.contains(own)) {
+            true => Ok(()),
+            false => Err(ArchiveError::NoPair {
+                recipients: recipients.join(" "),
+                file: file.display().to_string(),
+                own: own.join(" "),
+            }),
+        }
+    }
+
     fn recipients(&self) -> Result<Vec<Recipient>, ArchiveError> {
         let parse = |text: &String| {
             let recipient = Recipient::from_str(text.trim());

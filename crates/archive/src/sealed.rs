@@ -38,7 +38,8 @@
 //! Failure: without the key everything but a list of names is [`ArchiveError::NoKey`]; with another one it is
 //! [`ArchiveError::WrongKey`]; an object that does not open is [`ArchiveError::Damaged`], one
 //! that was sealed with another place's key [`ArchiveError::OtherKey`]; without the key object it is
-//! [`ArchiveError::NoKeyObject`] or [`ArchiveError::KeyLost`].
+//! [`ArchiveError::NoKeyObject`] or [`ArchiveError::KeyLost`]. A place that would become encrypted to recipients that the
+//! named identity does not belong to is [`ArchiveError::NoPair`].
 
 use crate::error::{ArchiveError, blocking};
 use crate::keys::{KEY_BYTES, KEY_NAME, Keys, new_key, unwrap_key, wrap_key};
@@ -204,11 +205,28 @@ impl SealedStore {
         Ok(found)
     }
 
+    /// Whether this process could read the place again that it is to write: refused is a place without a key for which the
+    /// keys do not belong together, or an identity is missing. A place that has its key, or does not answer now, is
+    /// judged when it is used.
+    pub async fn check_keys(&self) -> Result<(), ArchiveError> {
+        let keys = self.keys.clone();
+        let checked = match keys.encrypts() && keys.identity.is_none() {
+            true => Err(ArchiveError::NoKey { place: self.inner.place().to_owned() }),
+            false => blocking(move || keys.check_pair()).await,
+        };
+        match checked {
+            Err(error) if matches!(self.inner.get(KEY_NAME, KEY_OBJECT_BYTES_MAX).await, Ok(None)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     async fn find_key(&self, wants_key: bool) -> Result<Option<Arc<PlaceKey>>, ArchiveError> {
         loop {
             if let Some(key) = self.read_key().await? {
                 return Ok(Some(key));
             }
+            let keys = self.keys.clone();
+            blocking(move || keys.check_pair()).await?;
             if !wants_key {
                 return match self.keys.encrypts() || self.keys.allows_plain() {
                     // What is read there is looked at.

@@ -88,7 +88,7 @@ fn print(out: &mut impl Write, change: &Change) -> std::io::Result<()> {
 
 /// What the reader should know about the list, on standard error.
 fn notes(found: &Found, options: &FindOptions, seconds: f64) {
-    let Found { changes, exists, reshaped_lsn, read } = found;
+    let Found { changes, exists, reshaped_lsn, not_compared, read } = found;
     eprintln!(
         "holdfast: {} changes; read {} of the trail, {} objects of the archive, in {seconds:.1} s",
         changes.len(),
@@ -114,7 +114,12 @@ fn notes(found: &Found, options: &FindOptions, seconds: f64) {
         let ids = read.partial.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
         eprintln!("holdfast: large transactions that began in front of the trail within reach are left out: {ids}");
     }
-    if let Some(lsn) = reshaped_lsn {
+    if let (Some(lsn), 1..) = (reshaped_lsn, *not_compared) {
+        eprintln!(
+            "holdfast: columns were removed at LSN {lsn}: {not_compared} changes of rows in front of it were not compared \
+             with --where and are not listed; without --where, or with a condition on the key only, they are"
+        );
+    } else if let Some(lsn) = reshaped_lsn {
         eprintln!("holdfast: columns were removed at LSN {lsn}: rows in front of it are shown with numbers of columns");
     }
 }

@@ -3,10 +3,12 @@
 //! The server evaluates the condition, so that it means what it means in a query: the versions of rows go there as the
 //! rows of a VALUES list that has the table's name, columns and types.
 //!
-//! Failure: an error of the condition is the server's.
+//! Failure: an error of the condition is the server's. A column that the table has not is found before the trail is read,
+//! because no version of a row may be left for the server to look at.
 
 use crate::error::FlashbackError;
 use crate::row::{Key, Keys, TableKey};
+use crate::schema_text::in_backquotes;
 use crate::server::Session;
 use crate::table::{Table, quote};
 use holdfast_types::record::{self, Cells, Op};
@@ -18,6 +20,10 @@ use std::collections::BTreeSet;
 const ROWS_MAX: usize = 400;
 /// About as many bytes of SQL at a time.
 const BYTES_MAX: usize = 1 << 20;
+/// The option, in front of an error of the condition.
+const OPTION: &str = "--where";
+/// PostgreSQL's code of the error about a column that does not exist.
+const UNDEFINED_COLUMN: &str = "42703";
 /// The name of the number of a version in the list.
 const NUMBER: &str = "holdfast_row";
 
@@ -157,24 +163,43 @@ pub fn selected(
             rows.push(row);
             next += 1;
         }
-        let system = rowid_name(table).map(quote);
-        let names: Vec<String> = system.into_iter().chain(table.columns.iter().map(|c| quote(&c.name))).collect();
-        let (name, names, rows) = (quote(&table.name), names.join(", "), rows.join(", "));
-        let sql = match table.dialect {
-            Dialect::Postgres => {
-                format!("SELECT {NUMBER} FROM (VALUES {rows}) AS {name}({NUMBER}, {names}) WHERE ({condition})")
-            }
-            Dialect::Sqlite => {
-                format!(
-                    "WITH {name}({NUMBER}, {names}) AS (VALUES {rows}) SELECT {NUMBER} FROM {name} WHERE ({condition})"
-                )
-            }
-        };
-        for row in session.rows("--where", &sql)? {
+        for row in session.rows(OPTION, &query(table, &rows, condition))? {
             selected.extend(row.first().and_then(|cell| cell.as_deref()?.parse::<usize>().ok()));
         }
     }
     Ok(selected)
+}
+
+/// Has the server read the condition, which finds names that the table has not.
+pub fn check(session: &Session, table: &Table, condition: &str) -> Result<(), FlashbackError> {
+    let row = row_sql(table, 0, &(&Version::new(), None));
+    let (condition, hint) = match table.dialect {
+        Dialect::Postgres => (condition.to_owned(), ""),
+        Dialect::Sqlite => (in_backquotes(condition), " Write a text in single quotes."),
+    };
+    let sql = format!("{} LIMIT 0", query(table, &[row], &condition));
+    match session.rows(OPTION, &sql) {
+        Err(FlashbackError::Statement { message, state, .. }) if state == UNDEFINED_COLUMN => {
+            let columns = table.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
+            Err(FlashbackError::NoColumn { message, table: table.name.clone(), columns, hint })
+        }
+        asked => asked.map(drop),
+    }
+}
+
+/// The query for the numbers of those rows of a list that the condition selects.
+fn query(table: &Table, rows: &[String], condition: &str) -> String {
+    let system = rowid_name(table).map(quote);
+    let names: Vec<String> = system.into_iter().chain(table.columns.iter().map(|c| quote(&c.name))).collect();
+    let (name, names, rows) = (quote(&table.name), names.join(", "), rows.join(", "));
+    match table.dialect {
+        Dialect::Postgres => {
+            format!("SELECT {NUMBER} FROM (VALUES {rows}) AS {name}({NUMBER}, {names}) WHERE ({condition})")
+        }
+        Dialect::Sqlite => {
+            format!("WITH {name}({NUMBER}, {names}) AS (VALUES {rows}) SELECT {NUMBER} FROM {name} WHERE ({condition})")
+        }
+    }
 }
 
 /// The rowid's name, which a condition may use.
@@ -196,6 +221,7 @@ fn row_sql(table: &Table, number: usize, (version, key): &(&Version, Option<Key>
     let system = rowid_name(table).map(|_| match key {
         Some(Key::Rowid(rowid)) if table.dialect == Dialect::Postgres => format!("'{rowid}'::bigint"),
         Some(Key::Rowid(rowid)) => rowid.to_string(),
+        _ if table.dialect == Dialect::Postgres => "NULL::bigint".to_owned(),
         _ => "NULL".to_owned(),
     });
     let cells: Vec<String> = system.into_iter().chain(table.columns.iter().enumerate().map(cell)).collect();

@@ -47,6 +47,12 @@ pub enum FlashbackError {
     )]
     NoTable(String),
     #[error(
+        "--where: {message}. Table {table} has these columns to compare: {columns}.{hint} A dropped column cannot be compared: \
+         rows of its time are listed with numbers of columns, without --where or with a condition on the key only; \
+         --since and --until narrow the list"
+    )]
+    NoColumn { message: String, table: String, columns: String, hint: &'static str },
+    #[error(
         "the trail that is within reach, from LSN {first} on, has no transaction {id}. {}",
         "The number is in the first column of `holdfast trail find`; --archive names an archive that reaches further back"
     )]

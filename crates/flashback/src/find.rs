@@ -8,7 +8,7 @@
 //! Failure: where the trail does not reach back to the wanted time, what it has is shown, and [`Read`] says so.
 
 use crate::by::By;
-use crate::condition::{Search, Version, equality, selected};
+use crate::condition::{Search, Version, check, equality, selected};
 use crate::error::FlashbackError;
 use crate::events::{Event, Wanted, What, collect};
 use crate::row::{Key, Keys, RowOp};
@@ -74,6 +74,8 @@ pub struct Found {
     pub exists: bool,
     /// LSN of a schema change that removed columns: rows in front of it are shown with numbers of columns.
     pub reshaped_lsn: Option<u64>,
+    /// Changes of rows in front of it that the condition could not be evaluated on, and that are not listed.
+    pub not_compared: usize,
     pub read: Read,
 }
 
@@ -109,6 +111,9 @@ pub fn find(source: &Source, connect: &Connect, options: &FindOptions) -> Result
     if condition.is_some() && table.is_none() {
         return Err(FlashbackError::NoTable(options.table.clone()));
     }
+    if let (Some(condition), Some(table)) = (condition, &table) {
+        check(&session, table, condition)?;
+    }
     let from = Range { unix_ms: options.since_unix_ms.unwrap_or(0), ..Range::default() };
     let time = options.since_unix_ms.unwrap_or(0)..=options.until_unix_ms.unwrap_or(u64::MAX);
     let looking = Looking {
@@ -120,11 +125,11 @@ pub fn find(source: &Source, connect: &Connect, options: &FindOptions) -> Result
         volume,
         from,
     };
-    let (mut events, read) = looking.events(condition)?;
+    let Chosen { mut events, read, not_compared } = looking.events(condition)?;
     events.retain(|event| time.contains(&event.head.hlc.unix_ms()));
     let reshaped_lsn = reshaped(&events);
     let changes = events.iter().map(|event| change(event, table.as_ref(), reshaped_lsn)).collect();
-    Ok(Found { changes, exists: table.is_some(), reshaped_lsn, read })
+    Ok(Found { changes, exists: table.is_some(), reshaped_lsn, not_compared, read })
 }
 
 /// The last schema change that removed columns of a table.
@@ -134,6 +139,19 @@ pub fn reshaped(events: &[Event]) -> Option<u64> {
         What::Row { .. } => false,
     };
     events.iter().rev().find(removes).map(|event| event.lsn.0)
+}
+
+/// The events that a condition selects.
+struct Chosen {
+    events: Vec<Event>,
+    read: Read,
+    not_compared: usize,
+}
+
+impl Chosen {
+    fn all((events, read): (Vec<Event>, Read)) -> Chosen {
+        Chosen { events, read, not_compared: 0 }
+    }
 }
 
 struct Looking<'a> {
@@ -152,9 +170,9 @@ impl Looking<'_> {
         collect(self.source, from, &OfTable { volume: self.volume, name: self.name, table: self.table, search })
     }
 
-    fn events(&self, condition: Option<&str>) -> Result<(Vec<Event>, Read), FlashbackError> {
+    fn events(&self, condition: Option<&str>) -> Result<Chosen, FlashbackError> {
         let (Some(condition), Some(table)) = (condition, self.table) else {
-            return self.collect(self.from, &Search::All);
+            return self.collect(self.from, &Search::All).map(Chosen::all);
         };
         let equality = equality(condition);
         let mut search = Search::of(table, equality.as_ref());
@@ -176,15 +194,15 @@ impl Looking<'_> {
             (events, read) = self.collect(self.from, &search)?;
         }
         if equality.is_some_and(|equality| equality.is_all) && matches!(search, Search::Rowid(_)) {
-            return Ok((events, read));
+            return Ok(Chosen::all((events, read)));
         }
         let reshaped = reshaped(&events).unwrap_or(0);
         let present = self.present(table, &mut events, &search, &mut read)?;
         let versions = versions(&events, table, present);
-        let is_asked = |place: &usize| {
-            let event = &events[*place];
-            event.lsn.0 >= reshaped && self.time.contains(&event.head.hlc.unix_ms())
-        };
+        let is_wanted = |event: &Event| self.time.contains(&event.head.hlc.unix_ms());
+        let is_asked = |place: &usize| events[*place].lsn.0 >= reshaped && is_wanted(&events[*place]);
+        let is_old_row = |event: &&Event| event.lsn.0 < reshaped && matches!(event.what, What::Row { .. });
+        let not_compared = events.iter().filter(is_old_row).filter(|event| is_wanted(event)).count();
         let both = versions.iter().enumerate().filter(|(place, _)| is_asked(place));
         let key = |place: usize, is_new: bool| match &events[place].what {
             What::Row { op, .. } if is_new => op.new_key(&table.key),
@@ -200,7 +218,7 @@ impl Looking<'_> {
         chosen.iter().filter_map(|row| places.get(*row)).for_each(|place| keep[*place] = true);
         let mut keep = keep.into_iter();
         events.retain(|event| keep.next() == Some(true) || matches!(event.what, What::Schema { .. }));
-        Ok((events, read))
+        Ok(Chosen { events, read, not_compared })
     }
 
     /// The keys of the rows that have a value in a column now; false if there are too many.

@@ -107,6 +107,30 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$' || !c.is_ascii()
 }
 
+/// SQL of SQLite's dialect with backquotes around what is in double quotes: SQLite takes a name in double quotes for a
+/// text if there is no such column, and one in backquotes never.
+pub fn in_backquotes(sql: &str) -> String {
+    let (mut text, mut rest) = (String::new(), sql);
+    while let Some(first) = rest.chars().next() {
+        let behind = match first {
+            '"' => {
+                let (word, behind) = quoted(rest, first);
+                text.push_str(&format!("`{}`", word.replace('`', "``")));
+                rest = behind;
+                continue;
+            }
+            '\'' | '`' => quoted(rest, first).1,
+            '[' => rest.split_once(']').map_or("", |(_, behind)| behind),
+            _ if rest.starts_with("--") => rest.split_once('\n').map_or("", |(_, behind)| behind),
+            _ if rest.starts_with("/*") => behind_comment(&rest[2..], false),
+            _ => &rest[first.len_utf8()..],
+        };
+        text.push_str(&rest[..rest.len() - behind.len()]);
+        rest = behind;
+    }
+    text
+}
+
 /// A quoted word at the beginning, and what is behind it.
 fn quoted(text: &str, quote: char) -> (String, &str) {
     let mut word = String::new();
@@ -174,6 +198,17 @@ mod tests {
             "alter table t drop column a",
         ] {
             assert!(!reshapes(sql, "s"), "{sql}");
+        }
+    }
+
+    #[test]
+    fn double_quotes_become_backquotes_where_they_are_names() {
+        for (sql, with) in [
+            (r#"a = "b""c" and "d`e" > '"f"'"#, "a = `b\"c` and `d``e` > '\"f\"'"),
+            ("[\"] = `\"` -- \"\n and \"ü\"", "[\"] = `\"` -- \"\n and `ü`"),
+            ("/* \" */ \"a", "/* \" */ `a`"),
+        ] {
+            assert_eq!(in_backquotes(sql), with);
         }
     }
 

@@ -56,6 +56,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -461,7 +462,12 @@ async fn end_of_serving(signals: &mut Signals, inbox: &mut mpsc::UnboundedReceiv
 }
 
 /// Opens the archive, if one is configured. Without one the trail keeps nothing for it.
-fn open_archive(config: &Config, name: &str, engine: &Engine) -> Result<Option<Arc<dyn Store>>, NodeError> {
+fn open_archive(
+    config: &Config,
+    name: &str,
+    engine: &Engine,
+    links: &Handle,
+) -> Result<Option<Arc<dyn Store>>, NodeError> {
     let Some(place) = ArchiveLocation::parse(&config.archive)? else {
         if let Some(lsn) = engine.forget_archive()? {
             tracing::warn!(
@@ -477,5 +483,7 @@ fn open_archive(config: &Config, name: &str, engine: &Engine) -> Result<Option<A
     }
     let keys = config.archive_keys();
     keys.check()?;
-    Ok(Some(place.open_with(Arc::new(holdfast_seams::RealDisk::new()), name, keys)?))
+    let store = place.open_with(Arc::new(holdfast_seams::RealDisk::new()), name, keys)?;
+    links.block_on(store.check_keys())?;
+    Ok(Some(store))
 }

@@ -144,6 +144,37 @@ async fn a_place_is_encrypted_from_its_first_object_on() {
 }
 
 #[tokio::test]
+async fn a_new_place_is_not_encrypted_to_recipients_of_another_identity() {
+    let bed = Bed::new();
+    let place = bed.dir.path().join("place");
+    let (text, other) = new_identity();
+    let identity = Some(bed.identity.as_path());
+    let wrong = bed.store(&[&other], identity);
+    for error in [
+        wrong.put_new("chunks/a", Bytes::from_static(b"secret")).await.unwrap_err(),
+        wrong.get("chunks/a", 9).await.unwrap_err(),
+        wrong.list("chunks").await.unwrap_err(),
+        wrong.check_keys().await.unwrap_err(),
+    ] {
+        let said = error.to_string();
+        assert!(matches!(error, ArchiveError::NoPair { .. }) && error.needs_operator(), "{said}");
+        assert!(said.contains(&format!("Name the recipient {}", bed.recipient)) && said.contains(&other), "{said}");
+    }
+    let error = bed.store(&[&other], None).check_keys().await.unwrap_err();
+    assert!(matches!(error, ArchiveError::NoKey { .. }), "{error}");
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "nothing was written");
+    // One of several is enough.
+    let both = bed.store(&[&other, &bed.recipient], identity);
+    both.check_keys().await.unwrap();
+    assert_eq!(both.put_new("chunks/a", Bytes::from_static(b"secret")).await.unwrap(), Put::Done);
+    // The key is there: what counts is whether the identity opens it, and no longer who is named as a recipient.
+    wrong.check_keys().await.unwrap();
+    assert_eq!(wrong.get("chunks/a", 9).await.unwrap(), Some(Bytes::from_static(b"secret")));
+    std::fs::write(&bed.identity, text).unwrap();
+    assert_eq!(bed.store(&[], identity).get("chunks/a", 9).await.unwrap(), Some(Bytes::from_static(b"secret")));
+}
+
+#[tokio::test]
 async fn a_place_with_plain_objects_does_not_become_encrypted() {
     let bed = Bed::new();
     bed.store(&[], None).put_new("chunks/a", Bytes::from_static(b"plain")).await.unwrap();

@@ -13,6 +13,7 @@ mod first_run;
 mod heavy;
 mod hostile;
 mod http;
+mod ids;
 mod lab;
 mod mirror;
 mod no_sabotage;

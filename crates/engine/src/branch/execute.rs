@@ -30,20 +30,21 @@ pub fn execute(
     if let Some(temporary) = temporary.filter(|_| work.temp().is_some_and(|t| !t.changes_main)) {
         schema = temporary;
     }
+    let _attempt = work.ids().attempt();
     match work {
-        Work::Statement { number, step, sink } if step.stmt.class == Class::Ddl => {
+        Work::Statement { number, step, sink, .. } if step.stmt.class == Class::Ddl => {
             change_schema(c, &schema, *number, step, &mut **sink)
         }
-        Work::Statement { number, step, sink } if step.stmt.report.row_locks.is_empty() => {
+        Work::Statement { number, step, sink, .. } if step.stmt.report.row_locks.is_empty() => {
             run_step(&mut c.conn, cache, &schema, *number, step, &mut **sink)
         }
-        Work::Statement { number, step, sink } => {
+        Work::Statement { number, step, sink, .. } => {
             let locks = &step.stmt.report.row_locks;
             let mut locker = RowLocker { database, running: &c.running, locks, granted: 0 };
             let mut visit = |row: &dyn Row| locker.visit(row);
             run_step_visiting(&mut c.conn, cache, &schema, *number, step, &mut **sink, &mut visit)
         }
-        Work::Rows { stmt, rows, failed } => {
+        Work::Rows { stmt, rows, failed, .. } => {
             for (i, params) in rows.iter().enumerate() {
                 *failed = i;
                 let step = Step { stmt: stmt.clone(), params: params.clone() };

@@ -1,6 +1,7 @@
 //! The work that runs on a branch, and how one attempt at it ends.
 
 use crate::state::locks::{LockId, LockMode};
+use crate::state::taken_ids::Taken;
 use crate::statement::model::{Class, Statement, Step};
 use crate::statement::temp::tables::TempUse;
 use holdfast_types::{Sink, SqlError, Value};
@@ -12,6 +13,8 @@ pub enum Work {
         number: usize,
         step: Step,
         sink: Box<dyn Sink>,
+        /// The ids that it has taken so far.
+        ids: Arc<Taken>,
     },
     /// One statement for many rows of parameters, which take effect together or not at all. Its results are dropped.
     Rows {
@@ -19,6 +22,7 @@ pub enum Work {
         rows: Vec<Vec<Value>>,
         /// The row that failed, from 0.
         failed: usize,
+        ids: Arc<Taken>,
     },
 }
 
@@ -27,6 +31,13 @@ impl Work {
     pub fn reset(&mut self) {
         if let Work::Statement { sink, .. } = self {
             sink.reset();
+        }
+    }
+
+    /// The ids that it has taken so far.
+    pub fn ids(&self) -> &Arc<Taken> {
+        match self {
+            Work::Statement { ids, .. } | Work::Rows { ids, .. } => ids,
         }
     }
 

@@ -4,6 +4,7 @@ use crate::state::database::DatabaseState;
 use crate::state::lock_owner::LockOwner;
 use crate::state::queue::{Begin, ExclusiveRequest, Images, Participant, RowsRan, TxnEvent, TxnRan, WriterCommand};
 use crate::state::submission::OnCompletion;
+use crate::state::taken_ids::Taken;
 use crate::statement::model::{Report, Statement, Step};
 
 use crossbeam_channel::Sender;
@@ -69,8 +70,8 @@ impl ExclusiveTransaction {
     }
 
     /// Runs one statement. A failure undoes that statement; whether the transaction may continue is the caller's rule.
-    pub async fn execute(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
-        let answer = self.send(|answer| ExclusiveRequest::Run { step, sink, answer })?;
+    pub async fn execute(&mut self, step: Step, sink: Box<dyn Sink>, ids: Arc<Taken>) -> SqlResult<TxnRan> {
+        let answer = self.send(|answer| ExclusiveRequest::Run { step, sink, ids, answer })?;
         let ran = answer.await.map_err(|_| gone())?;
         self.schema = ran.schema.clone();
         Ok(ran)
@@ -78,8 +79,13 @@ impl ExclusiveTransaction {
 
     /// Runs one statement for many rows of parameters; its results are dropped. A failure undoes all of them and names
     /// the row. The outer error means that the transaction is gone.
-    pub async fn execute_rows(&mut self, stmt: Arc<Statement>, rows: Vec<Vec<Value>>) -> SqlResult<RowsRan> {
-        let answer = self.send(|answer| ExclusiveRequest::RunRows { stmt, rows, answer })?;
+    pub async fn execute_rows(
+        &mut self,
+        stmt: Arc<Statement>,
+        rows: Vec<Vec<Value>>,
+        ids: Arc<Taken>,
+    ) -> SqlResult<RowsRan> {
+        let answer = self.send(|answer| ExclusiveRequest::RunRows { stmt, rows, ids, answer })?;
         answer.await.map_err(|_| gone())
     }
 

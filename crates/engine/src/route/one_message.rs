@@ -45,7 +45,7 @@ pub fn beside_others(database: &Arc<DatabaseState>, request: Request) {
 
 /// Returns the request unchanged if only the writer can run it, with that by which a cancel has reached it so far.
 async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Option<(Request, Arc<Interruption>)> {
-    let Request { id, submission, done, .. } = request;
+    let Request { id, submission, done, ids, .. } = request;
     let Submission { steps, sink, lock_timeout, session, any_order, level, author } = submission;
     let step = steps.first()?.clone();
     let (its_session, its_author) = (session.clone(), author.clone());
@@ -59,6 +59,7 @@ async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Op
         }
     };
     txn.set_bytes_max(BESIDE_BYTES_MAX).ok()?;
+    txn.take_ids_for(ids.clone());
     // An error here means that the reply sink is lost as well: the client learns it from the dropped ticket.
     match txn.execute_on_branch(0, step, sink).await.ok()? {
         Executed::Here(TxnRan { sink, result, last_insert_rowid, .. }) => {
@@ -70,7 +71,7 @@ async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Op
             drop(txn);
             sink.reset();
             let submission = Submission { steps, sink, lock_timeout, session, any_order, level, author };
-            let request = Request { id, submission, merge: None, done, sole: true, lock_owner: None };
+            let request = Request { id, submission, merge: None, done, sole: true, lock_owner: None, ids };
             Some((request, interruption))
         }
     }
@@ -98,7 +99,7 @@ fn finish(
 }
 
 async fn run(database: Arc<DatabaseState>, request: Request) {
-    let Request { id, mut submission, done, merge, .. } = request;
+    let Request { id, mut submission, done, merge, ids, .. } = request;
     submission.sink.reset();
     debug_assert!(merge.is_none(), "images do not run again");
     // Two transactions that locked the schema first and then everything would wait for each other.
@@ -111,6 +112,7 @@ async fn run(database: Arc<DatabaseState>, request: Request) {
         Ok(txn) => txn,
         Err(e) => return done(Completion::failed(sink, e, 0)),
     };
+    txn.take_ids_for(ids.clone());
     let mut last = None;
     for (i, step) in steps.into_iter().enumerate() {
         sink.keep();
@@ -118,6 +120,7 @@ async fn run(database: Arc<DatabaseState>, request: Request) {
         let Ok(ran) = txn.execute_as(i, step, sink).await else { return };
         sink = ran.sink;
         last = Some(ran.last_insert_rowid);
+        ids.stands();
         if let Err(e) = ran.result {
             return finish(txn, sink, Err((i, e)), last, done);
         }

@@ -28,7 +28,7 @@ pub fn submit(database: &Arc<DatabaseState>, submission: Submission, done: OnCom
         return submit_on_standby(database, id, submission, done);
     }
     let sole = !submission.steps.iter().all(Step::is_bounded);
-    let request = Request { id, submission, merge: None, done, sole, lock_owner: None };
+    let request = Request { id, submission, merge: None, done, sole, lock_owner: None, ids: Arc::default() };
     let waits = request.submission.any_order && database.only_writer.load(Ordering::Acquire);
     let waits_its_own_way = |l: &RowLock| l.wait != LockWait::Wait || l.limit.is_some();
     let on_a_branch = |r: &Report| r.advisory || r.row_locks.iter().any(waits_its_own_way);
@@ -61,7 +61,7 @@ fn submit_on_standby(
         let verb = step.stmt.sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
         database.engine.refuse_on_standby(&verb)?;
     }
-    let request = Request { id, submission, merge: None, done, sole: true, lock_owner: None };
+    let request = Request { id, submission, merge: None, done, sole: true, lock_owner: None, ids: Arc::default() };
     one_message::on_a_branch(database, request);
     Ok(Submitted { id, waiting: None })
 }

@@ -28,6 +28,7 @@ use crate::state::locks::{Grant, LockId, LockMode, OwnerId, Target};
 use crate::state::pin::At;
 use crate::state::queue::{Merge, Participant, Request, RowsRan, TxnRan, WriterCommand};
 use crate::state::submission::{Completion, OnCompletion, Submission, Ticket};
+use crate::state::taken_ids::Taken;
 use crate::state::waiting::Waiting;
 use crate::statement::model::{Class, Report, Statement, Step};
 use holdfast_types::record::Author;
@@ -105,6 +106,8 @@ pub struct WriteTxn {
     mode: Mode,
     options: WriteOptions,
     whole: WholeTransaction,
+    /// The ids that the statement at work has taken.
+    ids: Arc<Taken>,
 }
 
 fn lost() -> SqlError {
@@ -156,7 +159,7 @@ impl WriteTxn {
             state.keep(database.pin(at, state.lock_owner.pid()));
         }
         let whole = WholeTransaction(branch.state()?.owner());
-        let mut txn = WriteTxn { database, id, mode: Mode::Branch(branch), options, whole };
+        let mut txn = WriteTxn { database, id, mode: Mode::Branch(branch), options, whole, ids: Arc::default() };
         if exclusive {
             txn.become_exclusive().await?;
         }
@@ -246,7 +249,13 @@ impl WriteTxn {
 
     /// Runs one statement. A failure undoes that statement; whether the transaction may continue is the caller's rule.
     pub async fn execute(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
+        self.take_ids_for(Arc::default());
         self.execute_as(0, step, sink).await
+    }
+
+    /// The next statement records the ids that it takes here, and takes those first that were recorded for it before.
+    pub(crate) fn take_ids_for(&mut self, ids: Arc<Taken>) {
+        self.ids = ids;
     }
 
     /// Runs one statement as number `number` of its message.
@@ -292,7 +301,7 @@ impl WriteTxn {
                 Err(e) => return Ok(Executed::Here(self.ran(sink, Err(e))?)),
             }
         }
-        let (ended, work) = branch.run(Work::Statement { number, step, sink }).await?;
+        let (ended, work) = branch.run(Work::Statement { number, step, sink, ids: self.ids.clone() }).await?;
         let Work::Statement { sink, .. } = work else { return Err(lost()) };
         let too_large = branch.state()?.is_too_large();
         Ok(match ended {
@@ -316,7 +325,7 @@ impl WriteTxn {
             return self.ran(sink, Err(not_the_only_writer()));
         }
         let Mode::Exclusive(txn) = &mut self.mode else { return Err(lost()) };
-        txn.execute(step, sink).await
+        txn.execute(step, sink, self.ids.clone()).await
     }
 
     /// [`WriteTxn::execute`] on a plain thread.
@@ -328,21 +337,27 @@ impl WriteTxn {
     /// Runs one statement for many rows of parameters; its results are dropped. A failure undoes all of them and names
     /// the row. The outer error means that the transaction is gone.
     pub async fn execute_rows(&mut self, stmt: Arc<Statement>, rows: Vec<Vec<Value>>) -> SqlResult<RowsRan> {
+        self.take_ids_for(Arc::default());
+        self.run_rows(stmt, rows).await
+    }
+
+    async fn run_rows(&mut self, stmt: Arc<Statement>, rows: Vec<Vec<Value>>) -> SqlResult<RowsRan> {
+        let ids = self.ids.clone();
         if let Mode::Branch(branch) = &mut self.mode {
             branch.begin_statement();
-            let (ended, work) = branch.run(Work::Rows { stmt: stmt.clone(), rows, failed: 0 }).await?;
+            let (ended, work) = branch.run(Work::Rows { stmt: stmt.clone(), rows, failed: 0, ids }).await?;
             let Work::Rows { rows, failed, .. } = work else { return Err(lost()) };
             return match ended {
                 Ended::Done => Ok(self.not_too_large().await.map_err(|e| (0, e))),
                 Ended::Failed(e) => Ok(Err((failed, e))),
                 Ended::NeedsExclusive => match self.become_exclusive().await {
-                    Ok(()) => Box::pin(self.execute_rows(stmt, rows)).await,
+                    Ok(()) => Box::pin(self.run_rows(stmt, rows)).await,
                     Err(e) => Ok(Err((0, e))),
                 },
             };
         }
         let Mode::Exclusive(txn) = &mut self.mode else { return Err(lost()) };
-        txn.execute_rows(stmt, rows).await
+        txn.execute_rows(stmt, rows, ids).await
     }
 
     async fn not_too_large(&mut self) -> SqlResult<()> {
@@ -565,7 +580,15 @@ fn merge(
     let submission = Submission { level, author, ..Submission::new(Vec::new(), sink) };
     let request = move |images, sent| {
         let merge = Some(Merge { images, sent });
-        WriterCommand::Run(Waiting::new(Request { id, submission, merge, done, sole, lock_owner: Some(lock_owner) }))
+        WriterCommand::Run(Waiting::new(Request {
+            id,
+            submission,
+            merge,
+            done,
+            sole,
+            lock_owner: Some(lock_owner),
+            ids: Arc::default(),
+        }))
     };
     if !sends {
         return database.send(request(ops, None));

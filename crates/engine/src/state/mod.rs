@@ -37,6 +37,7 @@ pub mod sqlite_uri;
 pub mod stats;
 pub mod stored_role;
 pub mod submission;
+pub mod taken_ids;
 pub mod tasks;
 pub mod visible_list;
 pub mod waiting;

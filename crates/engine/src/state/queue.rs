@@ -5,6 +5,7 @@ use crate::state::lock_owner::LockOwner;
 use crate::state::locks::OwnerId;
 use crate::state::prewritten::Prewritten;
 use crate::state::submission::{OnCompletion, Submission};
+use crate::state::taken_ids::Taken;
 use crate::state::waiting::Waiting;
 use crate::statement::model::{Report, Statement, Step};
 use crossbeam_channel::{Receiver, Sender};
@@ -27,6 +28,8 @@ pub struct Request {
     pub sole: bool,
     /// The owner of its locks, which are released when it is published or undone.
     pub lock_owner: Option<LockOwner>,
+    /// The ids that its statements have taken: it may run again.
+    pub ids: Arc<Taken>,
 }
 
 /// The changes of a branch.
@@ -97,12 +100,15 @@ pub enum ExclusiveRequest {
     Run {
         step: Step,
         sink: Box<dyn Sink>,
+        /// The ids that it has taken on a branch.
+        ids: Arc<Taken>,
         answer: oneshot::Sender<TxnRan>,
     },
     /// One statement for many rows of parameters, as for COPY. A failure undoes all of them.
     RunRows {
         stmt: Arc<Statement>,
         rows: Vec<Vec<Value>>,
+        ids: Arc<Taken>,
         answer: oneshot::Sender<RowsRan>,
     },
     /// Prepares against the transaction's own schema.

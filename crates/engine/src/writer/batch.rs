@@ -178,6 +178,7 @@ impl Writer {
         if let Some(merge) = &request.merge {
             result = self.merge(&merge.images);
         }
+        let attempt = request.ids.attempt();
         for s in &request.submission.steps {
             let before = self.recorded();
             result = self.run_shared_step(step, s, &mut *request.submission.sink);
@@ -187,6 +188,7 @@ impl Writer {
             self.report_recorded(before, &mut *request.submission.sink);
             step += 1;
         }
+        drop(attempt);
         let met_a_lock = self.met_a_lock() || self.may_be_undone_yet(request, &result);
         let outgrown = !met_a_lock && result.is_ok() && request.merge.is_none() && self.outgrows_a_batch();
         // Undone either way; only a merge reports it.

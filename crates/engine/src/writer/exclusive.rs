@@ -133,7 +133,8 @@ impl Writer {
     fn serve_request(&mut self, id: u64, number: u64, request: ExclusiveRequest, savepoints: &mut Vec<Savepoint>) {
         // The receiver of an answer may be gone; the disconnect is noticed at the next request.
         match request {
-            ExclusiveRequest::Run { step, mut sink, answer } => {
+            ExclusiveRequest::Run { step, mut sink, ids, answer } => {
+                let _attempt = ids.attempt();
                 self.interruptible(id);
                 let before = self.recorded();
                 let result = self.run_in_transaction(&step, &mut *sink);
@@ -144,7 +145,8 @@ impl Writer {
                 let last_insert_rowid = self.conn.last_insert_rowid();
                 drop(answer.send(TxnRan { sink, result, schema: self.schema.clone(), last_insert_rowid }));
             }
-            ExclusiveRequest::RunRows { stmt, rows, answer } => {
+            ExclusiveRequest::RunRows { stmt, rows, ids, answer } => {
+                let _attempt = ids.attempt();
                 self.interruptible(id);
                 let result = self.run_rows(stmt, rows);
                 self.not_interruptible();

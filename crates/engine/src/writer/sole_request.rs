@@ -65,6 +65,7 @@ impl Writer {
         if let Err(e) = merged {
             return (Err(e), 0);
         }
+        let _attempt = request.ids.attempt();
         for (i, step) in request.submission.steps.iter().enumerate() {
             let ran = self.run_step(i, step, &mut *request.submission.sink).and_then(|()| self.check_size());
             if let Err(e) = ran {

@@ -287,3 +287,40 @@ async fn a_key_that_was_exchanged_gets_no_dump() {
     std::fs::write(&object, kept).unwrap();
     succeeds(&[&create[..], &identities].concat());
 }
+
+/// It would be written until the next start, and then read by nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recipient_of_another_identity_is_refused_before_anything_is_written() {
+    let mut bed = Bed::start();
+    let (identity, recipient) = key(&bed, "identity");
+    let (_, other) = key(&bed, "other");
+    let at = bed.node.at();
+    let pair = ["--encrypt-to", &other, "--identity", identity.to_str().unwrap()];
+    let error = refuses(&[&bed.create_arguments(&at)[..], &pair].concat());
+    assert!(error.contains(&format!("Name the recipient {recipient}")), "{error}");
+    assert_eq!(files(&bed.dumps), [PathBuf::new(); 0], "nothing is written");
+    // A new place for the archive, at the server's start.
+    assert!(bed.node.stop().success());
+    let sealed = bed.path("sealed");
+    std::fs::create_dir(&sealed).unwrap();
+    let toml = bed.node.dir.join("holdfast.toml");
+    let settings = |to: &str, identity: &str| {
+        let archive = sealed.display();
+        let text =
+            format!("archive = \"{archive}\"\narchive_encrypt_to = \"{to}\"\narchive_identity = \"{identity}\"\n");
+        std::fs::write(&toml, format!("{SMALL}{text}")).unwrap();
+    };
+    let named = identity.to_str().unwrap();
+    for (to, identity, said) in
+        [(&other, named, format!("Name the recipient {recipient}")), (&recipient, "", "archive_identity".to_owned())]
+    {
+        settings(to, identity);
+        let error = bed.node.refuses_to_start();
+        assert!(error.contains(&said), "{error}");
+        assert_eq!(files(&sealed), [PathBuf::new(); 0], "nothing is written");
+        let status = ["archive", "status", "--data", bed.node.data()];
+        assert!(identity.is_empty() || refuses(&status).contains(&said));
+    }
+    settings(&recipient, named);
+    bed.node.start();
+}

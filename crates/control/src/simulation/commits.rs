@@ -5,7 +5,7 @@
 //! the master's trail over while the network and both let it, unless it has seen a higher epoch. The master acknowledges
 //! what is in its trail while its standby has it, or when the group has agreed that it goes on without. Readers see all
 //! that was acknowledged, and what stood in the trail of a master that starts. Whoever is promoted without accepting a
-//! loss must have all of it.
+//! loss must have all of it, and from then on the master before it acknowledges nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Commits {
     pub async fn step(&mut self, world: &World, random: &mut Seeded) -> Result<(), String> {
         self.judge(world)?;
         for index in 0..DATA_NODES {
-            self.work(world, index, random).await;
+            self.work(world, index, random).await?;
         }
         Ok(())
     }
@@ -114,25 +114,25 @@ impl Commits {
         Ok(())
     }
 
-    async fn work(&mut self, world: &World, index: usize, random: &mut Seeded) {
+    async fn work(&mut self, world: &World, index: usize, random: &mut Seeded) -> Result<(), String> {
         let (node, other) = (&world.nodes[index], 1 - index);
         let Some(handle) = node.handle.as_ref().filter(|_| node.paused_at_ns.is_none()) else {
             // A process that is gone has forgotten everything but its trail.
             if node.handle.is_none() {
                 self.masters[index] = None;
             }
-            return;
+            return Ok(());
         };
         let lease = handle.lease();
         let is_known = |master: &Master| master.epoch == lease.epoch() && master.run == node.run;
         if !self.masters[index].as_ref().is_some_and(is_known) {
             self.masters[index] = None;
             if !lease.valid_now() {
-                return;
+                return Ok(());
             }
             self.begin(index, lease.epoch(), node.run, world.sabotage);
         }
-        let Some(master) = &mut self.masters[index] else { return };
+        let Some(master) = &mut self.masters[index] else { return Ok(()) };
         if let Some(asked) = master.asked.take_if(|asked| asked.task.is_finished()) {
             let agreed = asked.task.await.is_ok_and(|agreed| agreed.is_ok());
             if agreed && asked.shrinks {
@@ -157,12 +157,15 @@ impl Commits {
         if master.settled && lease.valid_now() {
             let before = self.acknowledged.len();
             self.acknowledged.extend(&trail[..end]);
-            self.counts.acknowledged += (self.acknowledged.len() - before) as u64;
+            let fresh = self.acknowledged.len() - before;
+            self.counts.acknowledged += fresh as u64;
+            not_after(fresh, node.name, master.epoch, self.newest)?;
         }
         if master.asked.is_none() {
             let has_all = master.copied == trail.len();
             master.ask(handle, world.nodes[other].name, reached, has_all, random, &mut self.counts);
         }
+        Ok(())
     }
 
     fn begin(&mut self, index: usize, epoch: Epoch, run: u64, sabotage: Sabotage) {
@@ -175,6 +178,16 @@ impl Commits {
             self.acknowledged.extend(&trail.commits);
         }
         self.masters[index] = Some(Master { epoch, run, settled: false, waits: true, copied: 0, asked: None });
+    }
+}
+
+/// A master acknowledges nothing when a later epoch has its master: that one's readers do not see it.
+pub fn not_after(fresh: usize, master: NodeId, epoch: Epoch, newest: Epoch) -> Result<(), String> {
+    match fresh > 0 && newest > epoch {
+        true => {
+            Err(format!("{master} acknowledged commits under its lease of epoch {epoch} when {newest} had its master"))
+        }
+        false => Ok(()),
     }
 }
 

@@ -9,13 +9,20 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Sabotage;
 use super::commits::{Accepted, Commits, Counts};
 use super::quorum::QuorumCommits;
-use super::world::{DATA_NODES, NEVER, World, node, promote};
+use super::world::{DATA_NODES, NEVER, TERMS, World, node, promote};
 use crate::id::NodeId;
 use crate::plane::ControlPlane;
 use crate::record::Record;
 
 /// How long faults happen, in virtual time.
 const FAULTS_FOR: Duration = Duration::from_secs(60);
+
+/// The master waits for the answer to a renewal for a third of its lease, and needs some of that time for the way there and for
+/// the others to agree. An answer that is late by most of the rest is the one that a wrong lease would count from.
+const LATE_MS: std::ops::Range<u64> = 200..TERMS.lease_ms as u64 / 3 - 50;
+
+/// The events from this number on: answers are late.
+const LATE: u64 = 21;
 
 /// What happened in a history, so that a test can ask for it.
 #[derive(Clone, Copy, Default, Debug)]
@@ -30,6 +37,7 @@ struct Happened {
     cuts: u64,
     jumps: u64,
     failed_disks: u64,
+    late_answers: u64,
     commits: Counts,
 }
 
@@ -45,6 +53,7 @@ impl Happened {
         self.cuts += other.cuts;
         self.jumps += other.jumps;
         self.failed_disks += other.failed_disks;
+        self.late_answers += other.late_answers;
         self.commits.add(&other.commits);
     }
 }
@@ -90,11 +99,15 @@ impl Waits {
 struct History {
     world: World,
     commits: Waits,
+    /// Machines and disks are well, clocks differ from the start, and answers are late: leases are held for most of the time.
+    is_calm: bool,
     random: Seeded,
     promotions: JoinSet<Result<holdfast_types::Epoch, crate::ControlError>>,
     looks: JoinSet<(u64, Result<Record, crate::ControlError>)>,
     /// When each node that is down or paused comes back.
     back_at: [Option<Instant>; 3],
+    /// When a node asks to succeed the master whose answers are late.
+    succeeds_at: Option<Instant>,
     happened: Happened,
 }
 
@@ -130,8 +143,12 @@ impl History {
                 }
             }
         }
-        self.happened.steps_with_lease += self.world.check()? as u64;
+        if self.succeeds_at.take_if(|at| *at <= Instant::now()).is_some() {
+            self.another_is_promoted();
+        }
+        self.world.see()?;
         self.commits.step(&self.world, &mut self.random).await?;
+        self.happened.steps_with_lease += self.world.check()? as u64;
         while let Some(promoted) = self.promotions.try_join_next() {
             match promoted.map_err(|error| error.to_string())? {
                 Ok(_) => self.happened.promotions += 1,
@@ -154,13 +171,22 @@ impl History {
         self.back_at[index] = Some(Instant::now() + Duration::from_millis(self.random.below(3_000)));
     }
 
+    fn pause(&mut self, index: usize) {
+        self.world.pause(index);
+        self.back_at[index] = Some(Instant::now() + Duration::from_millis(50 + self.random.below(6_000)));
+    }
+
     async fn event(&mut self) {
         let index = self.random.below(3) as usize;
         let name = self.world.nodes[index].name;
         let other = self.world.nodes[(index + 1 + self.random.below(2) as usize) % 3].name;
         let free = self.back_at[index].is_none();
         let handle = self.world.nodes[index].handle.clone();
-        match self.random.below(21) {
+        let what = match self.random.below(if self.is_calm { LATE + 3 } else { LATE }) {
+            1 | 8 | 9 | 19 | 20 if self.is_calm => LATE,
+            what => what,
+        };
+        match what {
             0 => {
                 self.world.network.cut(name, other);
                 self.happened.cuts += 1;
@@ -173,10 +199,7 @@ impl History {
                 self.happened.cuts += 1;
             }
             2..=5 => self.world.network.heal(),
-            6 | 7 if free => {
-                self.world.pause(index);
-                self.back_at[index] = Some(Instant::now() + Duration::from_millis(50 + self.random.below(6_000)));
-            }
+            6 | 7 if free => self.pause(index),
             8 if free => {
                 self.down(index).await;
                 self.happened.crashes += 1;
@@ -193,7 +216,8 @@ impl History {
             }
             12..=16 if index < self.commits.data_nodes() => {
                 if let Some(handle) = handle {
-                    self.promote(handle, name);
+                    let accept_loss = self.random.one_in(4);
+                    self.promote(handle, name, accept_loss);
                 }
             }
             17 | 18 => {
@@ -208,13 +232,37 @@ impl History {
                     tokio::spawn(async move { handle.release(handle.lease().epoch()).await });
                 }
             }
+            LATE.. => {
+                // A master's renewals are what an answer decides on.
+                let Some(master) = self.world.holder() else { return };
+                let late_ms = LATE_MS.start + self.random.below(LATE_MS.end - LATE_MS.start);
+                self.world.network.answer_late(master, Duration::from_millis(late_ms));
+                self.succeeds_at = Some(Instant::now() + Duration::from_millis(300 + self.random.below(1_000)));
+                self.happened.late_answers += 1;
+            }
             _ => {}
         }
     }
 
+    /// A node asks that does not hold the lease, mostly whatever it lacks: it is the time of the promotion that matters. Half of the
+    /// masters are stopped meanwhile, and find an old answer when they continue.
+    fn another_is_promoted(&mut self) {
+        let holder = self.world.holder();
+        let holds = holder.map(|name| self.world.index_of(name)).filter(|index| self.back_at[*index].is_none());
+        if let Some(index) = holds.filter(|_| self.random.one_in(2)) {
+            self.pause(index);
+        }
+        let first = self.random.below(2) as usize;
+        let data = &self.world.nodes[..self.commits.data_nodes()];
+        let mut others = data.iter().cycle().skip(first).take(data.len()).filter(|node| Some(node.name) != holder);
+        if let Some((handle, name)) = others.find_map(|node| Some((node.handle.clone()?, node.name))) {
+            let accept_loss = !self.random.one_in(4);
+            self.promote(handle, name, accept_loss);
+        }
+    }
+
     /// With a loss accepted or without; the commits are judged by what was asked for.
-    fn promote(&mut self, handle: crate::ControlHandle, name: NodeId) {
-        let accept_loss = self.random.one_in(4);
+    fn promote(&mut self, handle: crate::ControlHandle, name: NodeId, accept_loss: bool) {
         let (accepted, any) = (self.commits.accepted(), self.world.sabotage == Sabotage::AnySuccessor);
         self.promotions.spawn(async move {
             if accept_loss {
@@ -261,27 +309,42 @@ type Run = fn(u64, Sabotage, bool) -> (Happened, Result<(), String>);
 
 /// With one standby that commits wait for.
 fn run(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), String>) {
-    tell(seed, recover, || (World::new(seed, sabotage), Waits::ForOne(Box::default())))
+    tell(seed, recover, false, || (World::new(seed, sabotage), Waits::ForOne(Box::default())))
 }
 
 /// Runs a random history with three data nodes and a quorum.
 fn run_quorum(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), String>) {
-    tell(seed, recover, || (World::of_data_nodes(seed, sabotage), Waits::ForAny(Box::default())))
+    tell(seed, recover, false, || (World::of_data_nodes(seed, sabotage), Waits::ForAny(Box::default())))
 }
 
-fn tell(seed: u64, recover: bool, begin: impl FnOnce() -> (World, Waits)) -> (Happened, Result<(), String>) {
+/// As [`run`], with late answers in place of crashes and failing disks.
+fn run_calm(seed: u64, sabotage: Sabotage, recover: bool) -> (Happened, Result<(), String>) {
+    tell(seed, recover, true, || (World::new(seed, sabotage), Waits::ForOne(Box::default())))
+}
+
+fn tell(
+    seed: u64,
+    recover: bool,
+    is_calm: bool,
+    begin: impl FnOnce() -> (World, Waits),
+) -> (Happened, Result<(), String>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let (world, commits) = begin();
         let mut history = History {
             world,
             commits,
+            is_calm,
             random: Seeded::new(seed),
             promotions: JoinSet::new(),
             looks: JoinSet::new(),
             back_at: [None; 3],
+            succeeds_at: None,
             happened: Happened::default(),
         };
+        for node in history.world.nodes.iter().filter(|_| is_calm) {
+            node.clock.set_rate(90 + 10 * history.random.below(3));
+        }
         let mut outcome = history.faults().await;
         if recover && outcome.is_ok() {
             outcome = history.recovers().await;
@@ -301,11 +364,11 @@ pub fn seeds_or(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
     }
 }
 
-/// Histories of all seeds, in which nothing may break and enough must happen.
-fn rules_hold(run: Run) {
+/// Histories of all seeds, in which nothing may break; what happened in them.
+fn none_breaks(run: Run, usual: std::ops::Range<u64>) -> Happened {
     let mut all = Happened::default();
     let mut broken = Vec::new();
-    for seed in seeds_or(0..16) {
+    for seed in seeds_or(usual) {
         let (happened, outcome) = run(seed, Sabotage::None, true);
         all.add(&happened);
         if let Err(what) = outcome {
@@ -314,6 +377,12 @@ fn rules_hold(run: Run) {
     }
     println!("{all:?}");
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+    all
+}
+
+/// As [`none_breaks`], and enough must happen.
+fn rules_hold(run: Run) {
+    let all = none_breaks(run, 0..16);
     let counts = [all.promotions, all.refused, all.steps_with_lease, all.paused_past_lease, all.crashes];
     let faults = [all.power_cuts_in_writes, all.lost_disks, all.cuts, all.jumps, all.failed_disks];
     let commits = all.commits;
@@ -351,10 +420,21 @@ fn a_broken_lease_is_found() {
     table.iter().for_each(|(sabotage, first)| is_found(*sabotage, *first, "lease"));
 }
 
+/// Found as a second lease, or as commits that a master acknowledged under it after another one was promoted.
 #[test]
-#[ignore = "not met in 800 histories since they have commits in them; that a lease counts from the asking is shown in lease.rs"]
 fn a_lease_that_counts_from_the_answer_is_found() {
-    is_found(Sabotage::LeaseFromAnswer, 0, "lease");
+    is_found_in(run_calm, Sabotage::LeaseFromAnswer, 0, "lease");
+    let broken = |seed| run_calm(seed, Sabotage::LeaseFromAnswer, false).1.err().map(|what| (seed, what));
+    let acknowledges = |(_, what): &(u64, String)| what.contains("acknowledged commits under its lease");
+    let (seed, what) = (100..500).filter_map(broken).find(acknowledges).expect("no commit was acknowledged too late");
+    println!("seed {seed}: {what}");
+}
+
+#[test]
+fn the_rules_hold_when_answers_are_late() {
+    let all = none_breaks(run_calm, 0..8);
+    let counts = [all.promotions, all.late_answers, all.paused_past_lease, all.commits.acknowledged];
+    assert!(counts.iter().all(|count| *count > 20), "too little happened: {all:?}");
 }
 
 #[test]

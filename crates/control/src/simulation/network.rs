@@ -1,5 +1,6 @@
 //! A network in memory: each direction between two nodes has its delay and can be cut by itself. What is on the way
-//! when a direction is cut waits, as TCP sends it again, and the connection breaks when that lasts.
+//! when a direction is cut waits, as TCP sends it again, and the connection breaks when that lasts. The answers to what a
+//! node asks can be late while its questions, and the questions of the others, are as quick as ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,15 +25,30 @@ pub struct Network {
     state: Mutex<State>,
 }
 
+/// From where to where something goes, and whether it is an answer: it goes to the node that has made the connection.
+#[derive(Clone, Copy)]
+struct Way {
+    from: NodeId,
+    to: NodeId,
+    answers: bool,
+}
+
 struct State {
     cut: BTreeSet<(NodeId, NodeId)>,
+    /// By how much the answers to a node are late.
+    late: BTreeMap<NodeId, Duration>,
     listening: BTreeMap<NodeId, UnboundedSender<BoxStream>>,
     random: Seeded,
 }
 
 impl Network {
     pub fn new(seed: u64) -> Arc<Network> {
-        let state = State { cut: BTreeSet::new(), listening: BTreeMap::new(), random: Seeded::new(seed) };
+        let state = State {
+            cut: BTreeSet::new(),
+            late: BTreeMap::new(),
+            listening: BTreeMap::new(),
+            random: Seeded::new(seed),
+        };
         Arc::new(Network { state: Mutex::new(state) })
     }
 
@@ -41,8 +57,15 @@ impl Network {
         self.state.lock().cut.insert((from, to));
     }
 
+    /// What this node asks is answered that much later.
+    pub fn answer_late(&self, asks: NodeId, by: Duration) {
+        self.state.lock().late.insert(asks, by);
+    }
+
     pub fn heal(&self) {
-        self.state.lock().cut.clear();
+        let mut state = self.state.lock();
+        state.cut.clear();
+        state.late.clear();
     }
 
     /// The node's way into the network, for one run of it.
@@ -56,15 +79,17 @@ impl Network {
         self.state.lock().cut.contains(&(from, to))
     }
 
-    fn delay(&self) -> Duration {
-        Duration::from_millis(self.state.lock().random.below(DELAY_MS_MAX))
+    fn delay(&self, way: Way) -> Duration {
+        let mut state = self.state.lock();
+        let late = state.late.get(&way.to).copied().filter(|_| way.answers);
+        Duration::from_millis(state.random.below(DELAY_MS_MAX)) + late.unwrap_or_default()
     }
 
     /// Waits until something gets from here to there; an error when it takes too long.
-    async fn pass(&self, from: NodeId, to: NodeId) -> io::Result<()> {
-        sleep(self.delay()).await;
+    async fn pass(&self, way: Way) -> io::Result<()> {
+        sleep(self.delay(way)).await;
         let mut waited = Duration::ZERO;
-        while self.is_cut(from, to) {
+        while self.is_cut(way.from, way.to) {
             let step = Duration::from_millis(20);
             sleep(step).await;
             waited += step;
@@ -75,14 +100,14 @@ impl Network {
         Ok(())
     }
 
-    async fn carry<A, B>(self: Arc<Network>, way: (NodeId, NodeId), mut out: ReadHalf<A>, mut inn: WriteHalf<B>)
+    async fn carry<A, B>(self: Arc<Network>, way: Way, mut out: ReadHalf<A>, mut inn: WriteHalf<B>)
     where
         A: tokio::io::AsyncRead,
         B: tokio::io::AsyncWrite,
     {
         let mut bytes = vec![0; BUFFER_BYTES];
         while let Ok(len @ 1..) = out.read(&mut bytes).await {
-            if self.pass(way.0, way.1).await.is_err() || inn.write_all(&bytes[..len]).await.is_err() {
+            if self.pass(way).await.is_err() || inn.write_all(&bytes[..len]).await.is_err() {
                 return;
             }
         }
@@ -91,16 +116,18 @@ impl Network {
     }
 
     async fn connect(self: &Arc<Network>, from: NodeId, to: NodeId) -> io::Result<BoxStream> {
-        self.pass(from, to).await?;
-        self.pass(to, from).await?;
+        let there = Way { from, to, answers: false };
+        let back = Way { from: to, to: from, answers: true };
+        self.pass(there).await?;
+        self.pass(back).await?;
         let listening = self.state.lock().listening.get(&to).cloned();
         let listening = listening.ok_or(io::ErrorKind::ConnectionRefused)?;
         let (client, near) = duplex(BUFFER_BYTES);
         let (far, server) = duplex(BUFFER_BYTES);
         let ((near_out, near_in), (far_out, far_in)) = (split(near), split(far));
         listening.send(Box::new(server)).map_err(|_| io::ErrorKind::ConnectionRefused)?;
-        tokio::spawn(self.clone().carry((from, to), near_out, far_in));
-        tokio::spawn(self.clone().carry((to, from), far_out, near_in));
+        tokio::spawn(self.clone().carry(there, near_out, far_in));
+        tokio::spawn(self.clone().carry(back, far_out, near_in));
         Ok(Box::new(client))
     }
 }

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::Sabotage;
-use super::commits::{Accepted, Counts};
+use super::commits::{Accepted, Counts, not_after};
 use super::world::World;
 use crate::error::ControlError;
 use crate::id::NodeId;
@@ -134,8 +134,7 @@ impl QuorumCommits {
     /// Judges new masters, then lets each node do something.
     pub fn step(&mut self, world: &World, random: &mut Seeded) -> Result<(), String> {
         self.judge(world)?;
-        (0..NODES).for_each(|index| self.work(world, index, random));
-        Ok(())
+        (0..NODES).try_for_each(|index| self.work(world, index, random))
     }
 
     fn judge(&mut self, world: &World) -> Result<(), String> {
@@ -158,14 +157,14 @@ impl QuorumCommits {
         Ok(())
     }
 
-    fn work(&mut self, world: &World, index: usize, random: &mut Seeded) {
+    fn work(&mut self, world: &World, index: usize, random: &mut Seeded) -> Result<(), String> {
         let node = &world.nodes[index];
         let Some(handle) = node.handle.as_ref().filter(|_| node.paused_at_ns.is_none()) else {
             if node.handle.is_none() {
                 self.masters[index] = None;
                 self.trails[index].0.lock().leads = None;
             }
-            return;
+            return Ok(());
         };
         if std::mem::replace(&mut self.given[index], node.run) != node.run {
             handle.set_trail(Some(Arc::new(self.trails[index].clone())));
@@ -177,12 +176,12 @@ impl QuorumCommits {
             let trail = &mut self.trails[index].0.lock();
             trail.leads = None;
             if !lease.valid_now() || trail.epoch > lease.epoch() {
-                return;
+                return Ok(());
             }
             (trail.epoch, trail.leads) = (lease.epoch(), Some(lease.epoch().0));
             self.masters[index] = Some(Master::begin(lease.epoch(), node.run));
         }
-        let Some(mut master) = self.masters[index].take() else { return };
+        let Some(mut master) = self.masters[index].take() else { return Ok(()) };
         self.hear(&mut master, index);
         self.ship(&mut master, world, index, random);
         let mut trail = self.trails[index].0.lock();
@@ -194,13 +193,16 @@ impl QuorumCommits {
         if master.settled && lease.valid_now() {
             let before = self.acknowledged.len();
             self.acknowledged.extend(trail.boxcars[..end].iter().map(|(number, _)| *number));
-            self.counts.acknowledged += (self.acknowledged.len() - before) as u64;
+            let fresh = self.acknowledged.len() - before;
+            self.counts.acknowledged += fresh as u64;
+            not_after(fresh, node.name, master.epoch, self.newest)?;
         }
         drop(trail);
         if master.asked.is_none() {
             self.ask(&mut master, handle, world, index, random);
         }
         self.masters[index] = Some(master);
+        Ok(())
     }
 
     /// What the group has said to what was asked.

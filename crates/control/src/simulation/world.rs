@@ -202,16 +202,27 @@ impl World {
         Ok(past)
     }
 
-    /// How many nodes hold a lease; an error when that, or what they show, breaks a rule.
-    pub fn check(&mut self) -> Result<usize, String> {
-        let mut leases = Vec::new();
+    /// The node that holds a lease.
+    pub fn holder(&self) -> Option<NodeId> {
+        let holds = |node: &&SimNode| node.handle.as_ref().is_some_and(|handle| handle.lease().valid_now());
+        self.nodes.iter().find(holds).map(|node| node.name)
+    }
+
+    /// Takes note of what all nodes show; an error when that breaks a rule.
+    pub fn see(&mut self) -> Result<(), String> {
         for node in &self.nodes {
-            let Some(handle) = &node.handle else { continue };
-            if let Some(record) = handle.record() {
+            if let Some(record) = node.handle.as_ref().and_then(|handle| handle.record()) {
                 self.seen.record(Some((node.name, node.run)), &record)?;
             }
-            leases.push((node.name, handle.lease()));
         }
+        Ok(())
+    }
+
+    /// How many nodes hold a lease; an error when that, or what they show, breaks a rule.
+    pub fn check(&mut self) -> Result<usize, String> {
+        self.see()?;
+        let holds = |node: &SimNode| node.handle.as_ref().map(|handle| (node.name, handle.lease()));
+        let leases: Vec<_> = self.nodes.iter().filter_map(holds).collect();
         self.seen.leases(&leases)
     }
 }

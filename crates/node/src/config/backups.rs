@@ -95,6 +95,11 @@ impl Config {
                 "dump.to {to:?} and archive {archive:?} are both the same place; choose another for dump.to"
             ));
         }
+        if !dump.encrypt_to.trim().is_empty() && dump.identity.as_os_str().is_empty() {
+            return Err("dump.encrypt_to is set and dump.identity is not: each dump but the first is compared with the one before, \
+                        which can be read with an identity only. `holdfast dump key` makes one"
+                .to_owned());
+        }
         if dump.rate_mb > RATE_MB_MAX {
             return Err(format!("dump.rate_mb = {} is too large, the most is {RATE_MB_MAX}", dump.rate_mb));
         }
@@ -165,6 +170,7 @@ mod tests {
             ("dump.to = \"/d\"\narchive = \"/d/\"", "both"),
             ("dump.to = \"/d\"\narchive = \"file:///d\"", "both"),
             ("drill.every = \"1 day\"", "dump.to is not"),
+            ("dump.to = \"/d\"\ndump.encrypt_to = \"age1\"", "dump.identity is not"),
             ("[dump]\ntoo = \"/d\"", "\"to\""),
             ("dump.keep = { hourly = 3 }", "hourly"),
         ] {

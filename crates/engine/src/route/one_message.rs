@@ -59,7 +59,7 @@ async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Op
         }
     };
     txn.set_bytes_max(BESIDE_BYTES_MAX).ok()?;
-    txn.take_ids_for(ids.clone());
+    txn.ids = ids.clone();
     // An error here means that the reply sink is lost as well: the client learns it from the dropped ticket.
     match txn.execute_on_branch(0, step, sink).await.ok()? {
         Executed::Here(TxnRan { sink, result, last_insert_rowid, .. }) => {
@@ -112,7 +112,7 @@ async fn run(database: Arc<DatabaseState>, request: Request) {
         Ok(txn) => txn,
         Err(e) => return done(Completion::failed(sink, e, 0)),
     };
-    txn.take_ids_for(ids.clone());
+    txn.ids = ids.clone();
     let mut last = None;
     for (i, step) in steps.into_iter().enumerate() {
         sink.keep();

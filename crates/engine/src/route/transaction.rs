@@ -106,8 +106,8 @@ pub struct WriteTxn {
     mode: Mode,
     options: WriteOptions,
     whole: WholeTransaction,
-    /// The ids that the statement at work has taken.
-    ids: Arc<Taken>,
+    /// The ids that the statement at work has taken, also before this transaction began.
+    pub(crate) ids: Arc<Taken>,
 }
 
 fn lost() -> SqlError {
@@ -249,13 +249,8 @@ impl WriteTxn {
 
     /// Runs one statement. A failure undoes that statement; whether the transaction may continue is the caller's rule.
     pub async fn execute(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
-        self.take_ids_for(Arc::default());
+        self.ids = Arc::default();
         self.execute_as(0, step, sink).await
-    }
-
-    /// The next statement records the ids that it takes here, and takes those first that were recorded for it before.
-    pub(crate) fn take_ids_for(&mut self, ids: Arc<Taken>) {
-        self.ids = ids;
     }
 
     /// Runs one statement as number `number` of its message.
@@ -337,7 +332,7 @@ impl WriteTxn {
     /// Runs one statement for many rows of parameters; its results are dropped. A failure undoes all of them and names
     /// the row. The outer error means that the transaction is gone.
     pub async fn execute_rows(&mut self, stmt: Arc<Statement>, rows: Vec<Vec<Value>>) -> SqlResult<RowsRan> {
-        self.take_ids_for(Arc::default());
+        self.ids = Arc::default();
         self.run_rows(stmt, rows).await
     }
 

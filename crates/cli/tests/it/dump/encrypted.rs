@@ -85,12 +85,13 @@ async fn dumps_and_archive_are_encrypted_and_read_with_the_identity_only() {
     }
     // Nothing without the identity, nothing with another one.
     let (from, data) = (["--from", bed.place()], bed.path("restored"));
+    let x = unused(&bed);
     let restore = [&["restore"], &from[..], &["--data", data.to_str().unwrap()]].concat();
     for command in [
         &["dump", "list"][..],
         &["dump", "verify"],
         &["dump", "forget", "--keep-last", "1"],
-        &["restore", "--data", "x"],
+        &["restore", "--data", &x],
     ] {
         let error = refuses(&[command, &from].concat());
         assert!(error.contains("is encrypted: name a file with an identity"), "{command:?}: {error}");
@@ -140,8 +141,9 @@ async fn what_is_not_encrypted_does_not_become_so_half_way() {
     );
     // An identity says that the place is encrypted: without a key object nothing is read or written there.
     let identities = ["--identity", identity.to_str().unwrap()];
+    let x = unused(&bed);
     for command in
-        [&create[..], &["dump", "list", "--from", bed.place()], &["restore", "--from", bed.place(), "--data", "x"]]
+        [&create[..], &["dump", "list", "--from", bed.place()], &["restore", "--from", bed.place(), "--data", &x]]
     {
         let error = refuses(&[command, &identities].concat());
         assert!(
@@ -175,11 +177,12 @@ async fn a_store_that_hides_the_key_gets_nothing_plain() {
         assert!(error.contains("keys/key.age"), "{options:?}: {error}");
         assert_eq!(files(&bed.dumps), before, "{options:?}: nothing is written");
     }
+    let x = unused(&bed);
     for command in [
         &["dump", "list", "--from", bed.place()][..],
         &["dump", "verify", "--from", bed.place()],
         &["dump", "forget", "--from", bed.place(), "--keep-last", "1"],
-        &["restore", "--from", bed.place(), "--data", "x"],
+        &["restore", "--from", bed.place(), "--data", &x],
     ] {
         for options in [&identities[..], &[]] {
             let error = refuses(&[command, options].concat());
@@ -196,11 +199,16 @@ async fn a_store_that_hides_the_key_gets_nothing_plain() {
         }
     }
     let name = format!("dumps/{}", files(&forged.join("dumps"))[0].file_name().unwrap().to_str().unwrap());
-    let restore = ["restore", "--from", bed.place(), "--data", "x", "--dump", &name];
+    let restore = ["restore", "--from", bed.place(), "--data", &x, "--dump", &name];
     assert!(refuses(&[&restore[..], &identities].concat()).contains("keys/key.age"));
     std::fs::write(&key_object, kept).unwrap();
     let error = refuses(&[&restore[..], &identities].concat());
     assert!(error.contains(&name) && error.contains("is not sealed, in a place that is encrypted"), "{error}");
+}
+
+/// A directory of the bed for restores that are refused: they lock it for a moment, so no two tests may share it.
+fn unused(bed: &Bed) -> String {
+    bed.path("unused").display().to_string()
 }
 
 /// The archive of an encrypted server: a server whose archive has lost its key archives nothing plain, and a restore that knows
@@ -232,8 +240,9 @@ async fn an_archive_that_has_lost_its_key_is_not_continued_plain() {
     let (key_object, hidden) = (archive.join("keys/key.age"), path("hidden"));
     std::fs::rename(&key_object, &hidden).unwrap();
     // The dumps are plain; that their archive is encrypted stands in their settings.
+    let x = path("x").display().to_string();
     for options in [&[][..], &["--archive-identity", identity.to_str().unwrap()]] {
-        let error = refuses(&[&["restore", "--from", to, "--data", "x"], options].concat());
+        let error = refuses(&[&["restore", "--from", to, "--data", &x], options].concat());
         assert!(error.contains("keys/key.age"), "{options:?}: {error}");
     }
     drop(client);

@@ -147,7 +147,7 @@ impl Opening<'_> {
         });
         let in_sync = Arc::new(InSync::default());
         let copies = Arc::<KeptCopies>::default();
-        let store = open_archive(config, name, engine, &self.links)?;
+        let store = open_archive(config, name, engine, self.links)?;
         let service = NodeService {
             name: name.clone(),
             engine: engine.clone(),

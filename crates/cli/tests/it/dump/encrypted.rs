@@ -307,7 +307,7 @@ async fn a_recipient_of_another_identity_is_refused_before_anything_is_written()
     let pair = ["--encrypt-to", &other, "--identity", identity.to_str().unwrap()];
     let error = refuses(&[&bed.create_arguments(&at)[..], &pair].concat());
     assert!(error.contains(&format!("Name the recipient {recipient}")), "{error}");
-    assert_eq!(files(&bed.dumps), [PathBuf::new(); 0], "nothing is written");
+    assert_eq!(files(&bed.dumps), Vec::<PathBuf>::new(), "nothing is written");
     // A new place for the archive, at the server's start.
     assert!(bed.node.stop().success());
     let sealed = bed.path("sealed");
@@ -326,7 +326,7 @@ async fn a_recipient_of_another_identity_is_refused_before_anything_is_written()
         settings(to, identity);
         let error = bed.node.refuses_to_start();
         assert!(error.contains(&said), "{error}");
-        assert_eq!(files(&sealed), [PathBuf::new(); 0], "nothing is written");
+        assert_eq!(files(&sealed), Vec::<PathBuf>::new(), "nothing is written");
         let status = ["archive", "status", "--data", bed.node.data()];
         assert!(identity.is_empty() || refuses(&status).contains(&said));
     }

@@ -5,7 +5,7 @@ use futures::SinkExt;
 use std::pin::pin;
 use tokio_postgres::Client;
 
-/// More images than a statement may have beside others: it is stopped, and run again by the writer.
+/// More images than a statement may have beside others: the server stops it, and the writer runs it again.
 const MANY: i64 = 81_000;
 
 async fn range(client: &Client, table: &str) -> String {

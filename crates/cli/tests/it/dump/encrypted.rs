@@ -297,7 +297,7 @@ async fn a_key_that_was_exchanged_gets_no_dump() {
     succeeds(&[&create[..], &identities].concat());
 }
 
-/// It would be written until the next start, and then read by nobody.
+/// The server could write to such a place until its next start, and then nobody could read it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recipient_of_another_identity_is_refused_before_anything_is_written() {
     let mut bed = Bed::start();

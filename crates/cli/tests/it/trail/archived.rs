@@ -7,15 +7,22 @@ use holdfast_types::lsn::lsn_text;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::Path;
+use tokio_postgres::Client;
 
-#[tokio::test]
-async fn the_archive_is_read_where_the_trail_does_not_reach_back() {
-    let bed = Bed::start();
+/// Twenty rows, and an update of all of them that is in the archive.
+async fn archived_update(bed: &Bed) -> Client {
     let client = bed.node.connect().await;
     run(&client, "create table orders(id int primary key, v text)").await;
     run(&client, "insert into orders select g, 'good' from generate_series(1, 20) g").await;
     run(&client, "update orders set v = 'bad'").await;
     bed.until_archived(&client).await;
+    client
+}
+
+#[tokio::test]
+async fn the_archive_is_read_where_the_trail_does_not_reach_back() {
+    let bed = Bed::start();
+    let client = archived_update(&bed).await;
     // The directory's trail keeps a few segments: until it has recycled those with the update.
     let data = bed.node.data().to_owned();
     let with = ["--table", "orders", "--where", "id = 7"];
@@ -61,11 +68,7 @@ async fn the_archive_is_read_where_the_trail_does_not_reach_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_read_while_the_server_recycles_segments() {
     let bed = Bed::start();
-    let client = bed.node.connect().await;
-    run(&client, "create table orders(id int primary key, v text)").await;
-    run(&client, "insert into orders select g, 'good' from generate_series(1, 20) g").await;
-    run(&client, "update orders set v = 'bad'").await;
-    bed.until_archived(&client).await;
+    let client = archived_update(&bed).await;
     let data = bed.node.data().to_owned();
     let trail = bed.node.dir.join("trail");
     let before = oldest_segment(&trail);

@@ -41,11 +41,19 @@ class Closed(Exception):
 class Wire:
     """One connection. `logged_in=False` leaves the start-up to the caller."""
 
-    def __init__(self, logged_in: bool = True, database: str | None = None):
-        self.socket = socket.create_connection((HOST, PORT), timeout=ANSWER_SECONDS_MAX)
+    def __init__(
+        self,
+        logged_in: bool = True,
+        database: str | None = None,
+        user: str | None = None,
+        port: int = PORT,
+        timeout: float = ANSWER_SECONDS_MAX,
+    ):
+        self.socket = socket.create_connection((HOST, port), timeout=timeout)
         self.key = b""
         if logged_in:
-            self.send(startup({"database": database} if database else None))
+            given = {"database": database, "user": user}
+            self.send(startup({name: value for name, value in given.items() if value}))
             answers = self.until_ready()
             self.key = next((body for kind, body in answers if kind == "K"), b"")
 

@@ -4,7 +4,7 @@
 //! `cargo xtask power-cut` does the same with a disk that forgets, `cargo xtask failover-test` with a master that has a
 //! standby to take its place, `cargo xtask put-back-test` with directories that are replaced by older copies,
 //! `cargo xtask fuzz` feeds the readers with nonsense, `cargo xtask peer-faults` measures what other databases do about each
-//! fault, `cargo xtask layers` looks for imports that go the wrong way.
+//! fault, `cargo xtask takeovers` how long a cluster is without a master, `cargo xtask layers` looks for imports that go the wrong way.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
@@ -31,6 +31,7 @@ mod rules;
 mod server;
 mod suites;
 mod switchover;
+mod takeovers;
 mod tally;
 mod tools;
 
@@ -109,6 +110,8 @@ enum Command {
     Rules(rules::Arguments),
     /// Measures what Holdfast, SQLite and PostgreSQL do about each fault of the disk below them
     PeerFaults(peer_faults::Arguments),
+    /// Measures how long a cluster takes no commits when its master is lost, beside Patroni
+    Takeovers(takeovers::Arguments),
     /// Compares the speed of two server binaries in alternating runs
     Paired(paired::Arguments),
     /// Measures what statistics, privileges, /metrics and the console cost
@@ -143,6 +146,7 @@ fn main() -> ExitCode {
         Command::Layers(arguments) => layers::command(&arguments),
         Command::Rules(arguments) => rules::command(&arguments),
         Command::PeerFaults(arguments) => peer_faults::command(&arguments),
+        Command::Takeovers(arguments) => takeovers::command(&arguments),
         Command::Paired(arguments) => paired::command(&arguments),
         Command::Observed(arguments) => observed::command(&arguments),
         Command::Connections(arguments) => connections::command(&arguments),

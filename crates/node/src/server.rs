@@ -43,10 +43,10 @@ use holdfast_replication::{
 use holdfast_standby::Hub;
 use holdfast_standby::identity::Tip;
 use holdfast_standby::tls::TlsError;
-use holdfast_trail::{Trail, TrailError};
+use holdfast_trail::{Closed, Trail, TrailError};
 use holdfast_types::{Epoch, Level, Lsn};
 use holdfast_web::WebError;
-use holdfast_wire::{Server, ServerError};
+use holdfast_wire::{Lingering, Server, ServerError};
 use listening::{Listening, listen, reload_tls};
 use open::Opening;
 use refusing::Refusing;
@@ -195,13 +195,13 @@ pub fn serve(
         admission,
         standing,
     };
-    let mut promoted: Option<Promotion> = None;
+    let mut promoted: Option<(Promotion, Option<Closed>)> = None;
     let mut first = true;
     loop {
         // One channel for each role: late events of the role before are dropped.
         let (events, mut inbox) = mpsc::unbounded_channel();
         let epoch = match &promoted {
-            Some(promotion) => promotion.epoch,
+            Some((promotion, _)) => promotion.epoch,
             None => match context.epoch_to_serve(&refusing, links.handle(), &clients, &mut signals)? {
                 Begin::Stopped => return Ok(()),
                 Begin::At(epoch) => epoch,
@@ -219,18 +219,17 @@ pub fn serve(
         let next = role.run(server.again()?, &refusing, &clients, &mut signals, &mut inbox, tell);
         context.standing.closed();
         let down = role.down(links.handle());
-        match next? {
+        let (next, lingering) = next?;
+        match next {
             Next::Stop => {
+                lingering.wait();
                 down?;
                 links.shutdown_timeout(Duration::from_secs(1));
                 tracing::info!("stopped");
                 return Ok(());
             }
-            Next::Return => closed_well_enough(down)?,
-            Next::Promote(promotion) => {
-                closed_well_enough(down)?;
-                promoted = Some(promotion);
-            }
+            Next::Return => _ = closed_well_enough(down)?,
+            Next::Promote(promotion) => promoted = Some((promotion, closed_well_enough(down)?)),
             Next::CutBack(tip) => {
                 closed_well_enough(down)?;
                 Trail::cut_back(&holdfast_seams::RealDisk::new(), &dir.join("trail"), tip.lsn)
@@ -245,12 +244,13 @@ pub fn serve(
 fn open_role(
     context: &ServerContext,
     links: &tokio::runtime::Handle,
-    promotion: Option<Promotion>,
+    promoted: Option<(Promotion, Option<Closed>)>,
     epoch: Option<Epoch>,
     events: mpsc::UnboundedSender<RoleEvent>,
 ) -> Result<Option<ActiveRole>, NodeError> {
+    let (promotion, closed) = promoted.map_or((None, None), |(promotion, closed)| (Some(promotion), closed));
     let before = promotion.is_some().then(|| last_epoch(&context.dir)).transpose()?.flatten();
-    let opening = Opening { context, links, promotion: promotion.as_ref(), epoch, events };
+    let opening = Opening { context, links, promotion: promotion.as_ref(), closed, epoch, events };
     match (opening.open(), promotion) {
         (Ok(role), Some(Promotion { reply, accepted_loss, .. })) => {
             // The client may have disconnected.
@@ -268,11 +268,11 @@ fn open_role(
 }
 
 /// Ignores a checkpoint that could not be written: the recovery that follows does its work.
-fn closed_well_enough(down: Result<(), NodeError>) -> Result<(), NodeError> {
+fn closed_well_enough(down: Result<Option<Closed>, NodeError>) -> Result<Option<Closed>, NodeError> {
     match down {
         Err(NodeError::Close(error @ CloseError::Checkpoint { .. })) => {
             tracing::warn!("before the change of role: {error}");
-            Ok(())
+            Ok(None)
         }
         other => other,
     }
@@ -347,7 +347,8 @@ impl ActiveRole {
         format!("{done}; {loss}")
     }
 
-    /// Serves clients until the role ends. A master that was deposed in order keeps its role without them, until it is stopped.
+    /// Serves clients until the role ends. A master that was deposed in order keeps its role without them, until it is stopped. The
+    /// sessions have ended then; their clients may have yet to take the last message.
     fn run(
         &self,
         server: Server,
@@ -356,26 +357,26 @@ impl ActiveRole {
         signals: &mut Signals,
         inbox: &mut mpsc::UnboundedReceiver<RoleEvent>,
         ready: impl FnOnce(),
-    ) -> Result<Next, NodeError> {
+    ) -> Result<(Next, Lingering), NodeError> {
         clients.block_on(async {
             let (stop, stopped) = watch::channel(false);
             let mut serving = std::pin::pin!(server.run(self.factory.clone(), self.workers, stopped, ready));
             let mut served_until = tokio::select! {
-                served = &mut serving => return served.map(|()| Next::Stop).map_err(NodeError::from),
+                served = &mut serving => return Ok((Next::Stop, served?)),
                 end = end_of_serving(signals, inbox) => end,
             };
             stop.send_replace(true);
             refusing.begin(served_until.why())?;
             let mut first = self.engine.gate().first;
-            loop {
+            let lingering = loop {
                 match tokio::time::timeout(COMMITS_STOP_MAX, &mut serving).await {
                     Ok(served) => break served?,
                     Err(_) => first = self.end_waiting_commits(first),
                 }
-            }
+            };
             loop {
                 match served_until {
-                    ServedUntil::RoleEnds(next) => return Ok(next),
+                    ServedUntil::RoleEnds(next) => return Ok((next, lingering)),
                     // An error means that the deposed master has not waited for it.
                     ServedUntil::Deposed(ended) => drop(ended.send(())),
                 }
@@ -396,8 +397,8 @@ impl ActiveRole {
         gate.first
     }
 
-    /// Closes everything except the socket. The clients are disconnected already.
-    fn down(self, links: &tokio::runtime::Handle) -> Result<(), NodeError> {
+    /// Closes everything except the socket. The clients are disconnected already. Returns where the trail ends.
+    fn down(self, links: &tokio::runtime::Handle) -> Result<Option<Closed>, NodeError> {
         self.listener.set_hub(None);
         self.control.iter().for_each(|control| control.clear_trail());
         // Standbys receive what was written last, and commits that wait for them are answered.
@@ -422,7 +423,8 @@ impl ActiveRole {
         let control = self.control.filter(|_| !self.engine.is_standby());
         let closed = self.engine.close();
         control.iter().for_each(|control| control.release_lease(links, epoch));
-        Ok(closed?)
+        closed?;
+        Ok(self.engine.trail().closed())
     }
 }
 

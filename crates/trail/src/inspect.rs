@@ -86,6 +86,8 @@ pub fn lock_without_opening(disk: &dyn Disk, dir: &Path) -> Result<Option<Box<dy
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outline {
     pub trail_id: TrailId,
+    /// Epoch of the last open.
+    pub epoch: Epoch,
     pub segment_bytes: u64,
     /// The oldest existing segment; older ones were recycled.
     pub first_segment: u32,
@@ -97,6 +99,7 @@ impl Outline {
         let control = Control::read(disk, dir)?.filter(|control| control.incarnation > 0);
         Ok(control.map(|c| Outline {
             trail_id: c.trail_id,
+            epoch: c.epoch,
             segment_bytes: c.segment_bytes,
             first_segment: c.first_segment,
         }))

@@ -16,6 +16,7 @@
 
 pub mod boxcar;
 mod bytes;
+mod closed;
 mod control;
 mod cursor;
 mod cut;
@@ -45,6 +46,7 @@ mod trail;
 mod writer;
 
 pub use boxcar::{Flaw, Kind};
+pub use closed::Closed;
 pub use cut::Cut;
 pub use delay::CommitDelay;
 pub use dump::{Dump, DumpItem};

@@ -9,6 +9,7 @@ use holdfast_seams::{BLOCK_BYTES, SyncMethod, round_up_to_block};
 use holdfast_types::Epoch;
 
 use crate::boxcar::HEAD_BYTES;
+use crate::closed::Closed;
 use crate::delay::CommitDelay;
 use crate::error::TrailError;
 use crate::layout::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TrailId};
@@ -61,6 +62,8 @@ pub struct TrailOptions {
     /// Whether the trail follows another one: it takes that trail's boxcars by [`crate::Trail::receive`] and accepts no
     /// appends.
     pub follow: bool,
+    /// Where this process closed the same trail: its end is not searched, unless somebody has opened the trail since.
+    pub closed: Option<Closed>,
     /// The highest epoch known elsewhere: a trail opened for appends begins a higher one.
     pub epoch_min: Epoch,
     /// Maximum bytes of boxcars kept in memory for taps, while there are any.
@@ -81,6 +84,7 @@ impl TrailOptions {
             on_failure: Arc::new(|_| std::process::abort()),
             new_trail_id: None,
             follow: false,
+            closed: None,
             epoch_min: Epoch(0),
             tap_bytes_max: 32 << 20,
         }

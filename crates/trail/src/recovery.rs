@@ -9,6 +9,7 @@
 //!
 //! | # | found | verdict |
 //! |---|---|---|
+//! | 0 | this process has closed the trail in order, and nobody has opened it since ([`crate::closed`]) | the end is known: rows 6 to 18 are skipped |
 //! | 1 | no control file, no segments | a new trail is made |
 //! | 2 | no control file, segments | refused: the control file is missing |
 //! | 3 | control file of incarnation 0 | its creation was interrupted: created again, nothing was ever appended |
@@ -51,7 +52,7 @@ use crate::layout::{BLOCK, Layout};
 use crate::survey::Survey;
 
 /// The result for a trail that can be opened.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The oldest position that can be read.
     pub first: Lsn,

@@ -11,6 +11,7 @@ use holdfast_types::histogram::HistogramFigures;
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
 
+use crate::closed::Closed;
 use crate::cut::Cut;
 use crate::error::{ReserveError, TrailError};
 use crate::layout::TrailId;
@@ -52,6 +53,8 @@ struct Inner {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The lock on the directory; released by closing.
     lock: Mutex<Option<Box<dyn DiskLock>>>,
+    /// Set by closing in order.
+    closed: Mutex<Option<Closed>>,
 }
 
 /// How boxcars are written; the thread that holds the lock writes.
@@ -92,7 +95,13 @@ impl Trail {
             threads.push(spawn(&dir, "trail-writer", move || crate::writer::serve(&shared, &writer))?);
         }
         threads.push(spawn(&dir, "trail-preparer", move || preparer.run())?);
-        let inner = Arc::new(Inner { shared, role, threads: Mutex::new(threads), lock: Mutex::new(Some(lock)) });
+        let inner = Arc::new(Inner {
+            shared,
+            role,
+            threads: Mutex::new(threads),
+            lock: Mutex::new(Some(lock)),
+            closed: Mutex::default(),
+        });
         Ok((Trail { inner }, recovered))
     }
 
@@ -100,7 +109,7 @@ impl Trail {
     #[cfg(test)]
     pub(crate) fn without_threads(shared: Arc<Shared>, role: Role, lock: Box<dyn DiskLock>) -> Trail {
         let (threads, lock) = (Mutex::new(Vec::new()), Mutex::new(Some(lock)));
-        Trail { inner: Arc::new(Inner { shared, role, threads, lock }) }
+        Trail { inner: Arc::new(Inner { shared, role, threads, lock, closed: Mutex::default() }) }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -369,6 +378,11 @@ impl Trail {
     pub fn close(&self) -> Result<(), TrailError> {
         self.inner.close()
     }
+
+    /// What opens the trail again without a search for its end; `None` before it was closed in order.
+    pub fn closed(&self) -> Option<Closed> {
+        *self.inner.closed.lock()
+    }
 }
 
 impl Inner {
@@ -412,8 +426,11 @@ impl Inner {
             return Ok(());
         }
         let mut control = shared.control.lock();
-        control.proven = shared.durable();
-        control.write(&*shared.disk, &shared.options.dir)
+        let end = shared.end();
+        control.proven = end.0;
+        control.write(&*shared.disk, &shared.options.dir)?;
+        *self.closed.lock() = Some(Closed::new(&control, end));
+        Ok(())
     }
 }
 

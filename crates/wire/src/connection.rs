@@ -49,44 +49,48 @@ impl From<Malformed> for Closed {
     }
 }
 
-/// Runs start-up, then the session until either side ends it.
+/// Runs start-up, then the session until either side ends it. Returns the client of a session that the server has ended: it is
+/// to be waited for ([`Client::linger`]), which needs nothing of the session.
 pub(crate) async fn serve<F: SessionFactory>(
     mut client: Client,
     newcomer: Newcomer,
     factory: &F,
     registry: &Arc<Registry>,
     connections_max: usize,
-) {
+) -> Option<Client> {
     let hello = match newcomer.within(handshake::hello(&mut client)).await {
         Ok(hello) => hello,
         Err(why) => {
             tracing::debug!(?why, "a client did not complete its start-up");
-            return;
+            return None;
         }
     };
     let startup = match hello {
         Hello::Start(startup) => startup,
-        Hello::Cancel { pid, key } => return registry.cancel(pid, key),
+        Hello::Cancel { pid, key } => {
+            registry.cancel(pid, key);
+            return None;
+        }
         Hello::Link => {
             drop(newcomer);
             if let Some((stream, input)) = link(client) {
                 factory.link(stream, input).await;
             }
-            return;
+            return None;
         }
-        Hello::Gone => return,
-        Hello::Stopping => return say_goodbye(&mut client, SqlError::shutting_down().into()).await,
-        Hello::Malformed(malformed) => return say_goodbye(&mut client, malformed.into()).await,
+        Hello::Gone => return None,
+        Hello::Stopping => return said_goodbye(client, SqlError::shutting_down().into()).await,
+        Hello::Malformed(malformed) => return said_goodbye(client, malformed.into()).await,
     };
     let startup = Startup { peer: client.peer(), ..startup };
     let mut prover = Prover::new(&mut client, startup.peer.tls.clone());
     match newcomer.within(factory.authenticate(&startup, &mut prover)).await {
         Ok(Ok(())) => {}
-        Ok(Err(Unproven::Lost)) => return,
-        Ok(Err(Unproven::Refused(error))) => return say_goodbye(&mut client, error.into()).await,
+        Ok(Err(Unproven::Lost)) => return None,
+        Ok(Err(Unproven::Refused(error))) => return said_goodbye(client, error.into()).await,
         Err(why) => {
             tracing::debug!(?why, "a client did not prove its identity");
-            return;
+            return None;
         }
     }
     // Only now: clients that prove nothing take no place of a session.
@@ -95,12 +99,12 @@ pub(crate) async fn serve<F: SessionFactory>(
     if sessions > connections_max {
         let error = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
             .with_detail(format!("The limit is {connections_max} (connections_max)."));
-        return say_goodbye(&mut client, error.into()).await;
+        return said_goodbye(client, error.into()).await;
     }
     let startup = Startup { pid: registration.pid, sessions, ..startup };
     let mut session = match factory.open(startup).await {
         Ok(session) => session,
-        Err(error) => return say_goodbye(&mut client, error.into()).await,
+        Err(error) => return said_goodbye(client, error.into()).await,
     };
     drop(newcomer);
     session.set_memory(client.memory());
@@ -120,7 +124,7 @@ pub(crate) async fn serve<F: SessionFactory>(
     let watch = Watch { socket: client.socket(), cancel: session.canceller() };
     let closed = Connection { client: &mut client, session: &mut session, pipeline, watch }.run().await;
     session.close().await;
-    say_goodbye(&mut client, closed).await;
+    said_goodbye(client, closed).await
 }
 
 /// The socket of another node on this machine. A link over the clients' port has no certificate, so it must not come from
@@ -140,16 +144,20 @@ pub(crate) fn link(client: Client) -> Option<(TcpStream, BytesMut)> {
     }
 }
 
-/// Sends the error that ends the connection, where there is one.
-pub(crate) async fn say_goodbye(client: &mut Client, closed: Closed) {
-    let closed = client.take_malformed().map(Closed::from).unwrap_or(closed);
-    if let Closed::ByServer(error) = closed {
-        backend::error(client.reply().out(), true, &error);
-        // The client may be gone; then the error cannot be reported.
-        if client.flush().await.is_ok() {
-            client.linger().await;
-        }
+/// Sends the error that ends the connection, where there is one, and waits until the client has taken it.
+pub(crate) async fn say_goodbye(client: Client, closed: Closed) {
+    if let Some(mut client) = said_goodbye(client, closed).await {
+        client.linger().await;
     }
+}
+
+/// Sends the error that ends the connection, where there is one. Returns the client that has yet to take it.
+async fn said_goodbye(mut client: Client, closed: Closed) -> Option<Client> {
+    let closed = client.take_malformed().map(Closed::from).unwrap_or(closed);
+    let Closed::ByServer(error) = closed else { return None };
+    backend::error(client.reply().out(), true, &error);
+    // The client may be gone; then the error cannot be reported.
+    client.flush().await.is_ok().then_some(client)
 }
 
 /// What a check of a client's connection needs while a statement runs.

@@ -55,7 +55,7 @@ pub use peer::{ClientCertificate, Peer, PeerAddress, TlsSession};
 pub use refusing::Refusal;
 pub use reply::Reply;
 pub use result_limits::ResultLimits;
-pub use server::{Server, ServerError};
+pub use server::{Lingering, Server, ServerError};
 pub use session::{Cancel, End, Failure, Session, SessionFactory, Startup, Step};
 pub use severity::Severity;
 pub use status::Status;

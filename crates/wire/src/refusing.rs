@@ -66,8 +66,8 @@ impl Server {
 
 async fn answer(mut client: Client, newcomer: Newcomer, refusal: &dyn Refusal) {
     match newcomer.within(handshake::hello(&mut client)).await {
-        Ok(Hello::Start(_)) => say_goodbye(&mut client, refusal.error().into()).await,
-        Ok(Hello::Malformed(malformed)) => say_goodbye(&mut client, malformed.into()).await,
+        Ok(Hello::Start(_)) => say_goodbye(client, refusal.error().into()).await,
+        Ok(Hello::Malformed(malformed)) => say_goodbye(client, malformed.into()).await,
         Ok(Hello::Link) => {
             if let Some((stream, input)) = link(client) {
                 refusal.link(stream, input);

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
 
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +96,22 @@ struct Arrived {
 struct Worker {
     connections: Arc<AtomicUsize>,
     queue: mpsc::UnboundedSender<Arrived>,
+    /// Told by its end that no session is left.
+    sessions_end: oneshot::Receiver<()>,
     thread: JoinHandle<()>,
+}
+
+/// Connections whose sessions have ended: their clients have yet to take the last message. They hold nothing of the sessions, so the
+/// caller goes on; dropping this does not end them, the end of the process does.
+#[must_use]
+pub struct Lingering(Vec<JoinHandle<()>>);
+
+impl Lingering {
+    /// Blocks until the clients have disconnected, which has a bound.
+    pub fn wait(self) {
+        // A worker that panicked has logged it.
+        self.0.into_iter().for_each(|thread| _ = thread.join());
+    }
 }
 
 /// What every worker shares.
@@ -136,15 +151,14 @@ impl Server {
         self.sockets.addresses()
     }
 
-    /// Accepts connections until `stop` becomes true, then ends every session and joins the workers. `ready` is called when
-    /// every worker has started.
+    /// Accepts connections until `stop` becomes true, then ends every session. `ready` is called when every worker has started.
     pub async fn run<F: SessionFactory>(
         self,
         factory: F,
         workers: usize,
         mut stop: watch::Receiver<bool>,
         ready: impl FnOnce(),
-    ) -> Result<(), ServerError> {
+    ) -> Result<Lingering, ServerError> {
         let registry = Arc::new(Registry::default());
         let shared = Arc::new(Shared {
             factory,
@@ -180,12 +194,15 @@ impl Server {
         }
         drop(acceptor);
         registry.cancel_all();
+        drop(shared);
+        let mut threads = Vec::new();
         for worker in workers {
             drop(worker.queue);
             // A worker that panicked has logged it; the others must still be waited for.
-            let _ = tokio::task::spawn_blocking(move || worker.thread.join()).await;
+            let _ = worker.sessions_end.await;
+            threads.push(worker.thread);
         }
-        Ok(())
+        Ok(Lingering(threads))
     }
 }
 
@@ -201,6 +218,7 @@ fn start_worker<F: SessionFactory>(number: usize, shared: Arc<Shared<F>>) -> Res
     let (queue, incoming) = mpsc::unbounded_channel();
     let connections = Arc::new(AtomicUsize::new(0));
     let counter = connections.clone();
+    let (ended, sessions_end) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(shared.limits.connections_max.saturating_add(SPARE_THREADS))
@@ -208,9 +226,9 @@ fn start_worker<F: SessionFactory>(number: usize, shared: Arc<Shared<F>>) -> Res
         .map_err(ServerError::Thread)?;
     let thread = std::thread::Builder::new()
         .name(format!("worker-{number}"))
-        .spawn(move || LocalSet::new().block_on(&runtime, work(shared, incoming, counter)))
+        .spawn(move || LocalSet::new().block_on(&runtime, work(shared, incoming, counter, ended)))
         .map_err(ServerError::Thread)?;
-    Ok(Worker { connections, queue, thread })
+    Ok(Worker { connections, queue, sessions_end, thread })
 }
 
 /// Decrements the connection count when a connection ends in any way.
@@ -226,8 +244,9 @@ async fn work<F: SessionFactory>(
     shared: Arc<Shared<F>>,
     mut incoming: mpsc::UnboundedReceiver<Arrived>,
     connections: Arc<AtomicUsize>,
+    ended: oneshot::Sender<()>,
 ) {
-    let mut tasks = JoinSet::new();
+    let (mut tasks, mut lingering) = (JoinSet::new(), JoinSet::new());
     loop {
         tokio::select! {
             arrived = incoming.recv() => match arrived {
@@ -235,39 +254,44 @@ async fn work<F: SessionFactory>(
                     let (shared, counted) = (shared.clone(), Counted(connections.clone()));
                     tasks.spawn_local(async move {
                         let _counted = counted;
-                        serve(arrived, &shared).await;
+                        serve(arrived, &shared).await
                     });
                 }
                 None => break,
             },
-            Some(ended) = tasks.join_next() => report_panic(ended),
+            Some(session) = tasks.join_next() => linger(session, &mut lingering),
+            Some(_) = lingering.join_next() => {}
         }
     }
-    while let Some(ended) = tasks.join_next().await {
-        report_panic(ended);
+    while let Some(session) = tasks.join_next().await {
+        linger(session, &mut lingering);
+    }
+    drop((shared, ended));
+    while lingering.join_next().await.is_some() {}
+}
+
+/// Waits for the client of a session that has ended, if there is one. A panic is a bug, and ends only its own session.
+fn linger(session: Result<Option<Client>, tokio::task::JoinError>, lingering: &mut JoinSet<()>) {
+    match session {
+        Ok(Some(mut client)) => _ = lingering.spawn_local(async move { client.linger().await }),
+        Ok(None) => {}
+        Err(error) => tracing::error!(%error, "a session panicked and was closed"),
     }
 }
 
-/// Logs a panic as an error. It is a bug, and ends only its own session.
-fn report_panic(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "a session panicked and was closed");
-    }
-}
-
-async fn serve<F: SessionFactory>(arrived: Arrived, shared: &Shared<F>) {
+async fn serve<F: SessionFactory>(arrived: Arrived, shared: &Shared<F>) -> Option<Client> {
     let Arrived { socket, newcomer } = arrived;
     let socket = match socket.register() {
         Ok(socket) => socket,
         Err(error) => {
             tracing::warn!(%error, "cannot register a connection");
-            return;
+            return None;
         }
     };
     let limits = &shared.limits;
     let memory = shared.memory.session(limits.session_memory_bytes_max);
     let client = Client::new(socket, shared.tls.clone(), shared.output, limits.clone(), memory, shared.stop.clone());
-    connection::serve(client, newcomer, &shared.factory, &shared.registry, limits.connections_max).await;
+    connection::serve(client, newcomer, &shared.factory, &shared.registry, limits.connections_max).await
 }
 
 #[cfg(test)]

@@ -65,12 +65,19 @@ fn is_restoring(disk: &dyn holdfast_seams::Disk, dir: &Path) -> Result<bool, Ope
 }
 
 /// What can be known before a promotion raises the epoch, which deposes the master; returns the epoch so far.
-fn refuse_promotion(disk: &dyn holdfast_seams::Disk, dir: &Path, standby: &CheckpointFile) -> Result<Epoch, OpenError> {
-    let trail = dir.join("trail");
-    let found = Inspection::of(disk, &trail)?.ok_or(TrailError::NothingToFollow { dir: trail })?;
-    standby.refuse_ahead(dir, found.end)?;
-    standby.refuse_not_whole(dir, found.end)?;
-    Ok(found.epoch)
+fn refuse_promotion(options: &Options, dir: &Path, standby: &CheckpointFile) -> Result<Epoch, OpenError> {
+    let (disk, trail) = (&*options.disk, dir.join("trail"));
+    let known = options.closed.map_or(Ok(None), |closed| closed.tip(disk, &trail))?;
+    let (epoch, end) = match known {
+        Some(tip) => tip,
+        None => {
+            let found = Inspection::of(disk, &trail)?.ok_or(TrailError::NothingToFollow { dir: trail })?;
+            (found.epoch, found.end)
+        }
+    };
+    standby.refuse_ahead(dir, end)?;
+    standby.refuse_not_whole(dir, end)?;
+    Ok(epoch)
 }
 
 impl Engine {
@@ -96,7 +103,7 @@ impl Engine {
         let Some(standby) = local.as_ref().filter(|local| local.is_standby() && !options.standby) else {
             return Engine::open_as(dir, options, local, aside);
         };
-        let before = refuse_promotion(&*disk, dir, standby)?;
+        let before = refuse_promotion(&options, dir, standby)?;
         Engine::open_as(dir, options, local, aside).inspect_err(|_| {
             // Its standbys' master would be deposed by an epoch in which no master begins.
             if let Err(e) = Trail::withdraw_epoch(&*disk, &dir.join("trail"), before) {
@@ -322,6 +329,7 @@ fn trail_options(dir: &Path, options: &Options) -> TrailOptions {
         commit_delay: options.commit_delay,
         follow: options.standby,
         epoch_min: options.epoch_min,
+        closed: options.closed,
         ..TrailOptions::new(dir.join("trail"))
     }
 }

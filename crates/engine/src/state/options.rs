@@ -2,7 +2,7 @@
 
 use holdfast_seams::{Clock, Disk, RealClock, RealDisk, SyncMethod};
 use holdfast_store::sqlite::Conn;
-use holdfast_trail::CommitDelay;
+use holdfast_trail::{Closed, CommitDelay};
 use holdfast_types::schema::{Dialect, Schema};
 use holdfast_types::{Epoch, SiteId, SqlResult};
 use std::sync::Arc;
@@ -89,6 +89,8 @@ pub struct Options {
     /// The epoch will be higher than this. A standby's directory is opened as a master's, which promotes it, only where
     /// this is not 0: the caller that sets it knows that there is no other master.
     pub epoch_min: Epoch,
+    /// Where this process closed the trail of the same directory, which is opened in another role now.
+    pub closed: Option<Closed>,
     /// How much of the trail is kept for a registered standby that is behind; a standby further behind is dropped.
     pub standby_keep_bytes_max: u64,
     /// Called with the name of each standby that is dropped; it must not block.
@@ -126,6 +128,7 @@ impl Default for Options {
             standby: false,
             restoring: false,
             epoch_min: Epoch(0),
+            closed: None,
             standby_keep_bytes_max: 16 << 30,
             on_given_up: Arc::new(|standby| tracing::warn!(standby, "the trail is no longer kept for this standby")),
             archive: None,

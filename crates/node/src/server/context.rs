@@ -12,7 +12,7 @@ use holdfast_engine::OpenError;
 use holdfast_replication::{
     Certificates, Control, ControlSetupError, Followed, Listener, Position, Promotion, StandbyFile, is_return_under_way,
 };
-use holdfast_trail::{Inspection, Trail};
+use holdfast_trail::{Inspection, Outline, Trail};
 use holdfast_types::Epoch;
 use holdfast_wire::TlsSlot;
 use std::io;
@@ -135,7 +135,8 @@ fn until<T>(
 
 /// The last epoch in the directory's trail; `None`: there is no trail.
 pub(super) fn last_epoch(dir: &Path) -> Result<Option<Epoch>, NodeError> {
-    Ok(trail_end(dir)?.map(|end| end.epoch))
+    let outline = Outline::of(&holdfast_seams::RealDisk::new(), &dir.join("trail")).map_err(OpenError::from)?;
+    Ok(outline.map(|outline| outline.epoch))
 }
 
 /// The last epoch in the directory's trail, and its end; `None`: there is no trail.

@@ -22,6 +22,7 @@ use holdfast_replication::{
 };
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet, draw_instance};
+use holdfast_trail::Closed;
 use holdfast_types::Epoch;
 use std::io;
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub(super) struct Opening<'a> {
     /// The runtime of links.
     pub links: &'a Handle,
     pub promotion: Option<&'a Promotion>,
+    /// Where the role before this one has closed the trail.
+    pub closed: Option<Closed>,
     /// What the control plane has agreed on, where this server is to be the master.
     pub epoch: Option<Epoch>,
     /// Where events go that end the role.
@@ -268,7 +271,7 @@ impl Opening<'_> {
         let ServerContext { dir, config, control, .. } = self.context;
         let mut options = config.options();
         options.connect = Some(connect::hook(watcher));
-        options.standby = standby;
+        (options.standby, options.closed) = (standby, self.closed);
         if let Some(restored) = &config.restored {
             (options.disk, options.restoring) = (restored.0.clone(), true);
         }

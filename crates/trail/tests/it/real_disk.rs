@@ -12,7 +12,7 @@ use holdfast_types::Lsn;
 /// Longer than anything here takes that ends at all.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
-fn options(dir: &Path) -> TrailOptions {
+pub fn options(dir: &Path) -> TrailOptions {
     TrailOptions {
         segment_bytes: 256 << 10,
         boxcar_bytes_max: 32 << 10,
@@ -21,7 +21,7 @@ fn options(dir: &Path) -> TrailOptions {
     }
 }
 
-fn open(options: TrailOptions) -> Result<(Trail, Recovered), TrailError> {
+pub fn open(options: TrailOptions) -> Result<(Trail, Recovered), TrailError> {
     Trail::open(Arc::new(RealDisk::new()), Arc::new(RealClock), options)
 }
 
@@ -34,13 +34,13 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn records(trail: &Trail, from: Lsn) -> Vec<Vec<u8>> {
+pub fn records(trail: &Trail, from: Lsn) -> Vec<Vec<u8>> {
     let boxcars: Vec<Boxcar> = trail.read(from).unwrap().map(Result::unwrap).collect();
     boxcars.into_iter().filter(|boxcar| boxcar.kind == Kind::Data).map(|boxcar| boxcar.body).collect()
 }
 
 /// Appends `count` bodies of `bytes` and waits until all are durable.
-fn append_all(trail: &Trail, count: u32, bytes: usize) -> Vec<u8> {
+pub fn append_all(trail: &Trail, count: u32, bytes: usize) -> Vec<u8> {
     let (done, durable) = mpsc::channel();
     let mut all = Vec::new();
     for number in 0..count {

@@ -80,8 +80,9 @@ fn a_follower_has_what_the_master_wrote_and_can_be_promoted() {
         progress.send(false).unwrap();
         shipper.join().unwrap();
         follower.close().unwrap();
+        let closed = follower.closed();
         drop(follower);
-        let promoted = open(following);
+        let promoted = open(TrailOptions { closed, ..following });
         assert_eq!(promoted.epoch().0, 2);
         let kept = everything(&promoted);
         assert_eq!(kept[..written.len()], written);

@@ -313,7 +313,7 @@ pub fn start_with(limits: Limits, tls: TlsSlot, unix: Option<&Path>) -> Running 
     let (stop, stopped) = watch::channel(false);
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(server.run(FakeFactory, 2, stopped, || ())).unwrap();
+        runtime.block_on(server.run(FakeFactory, 2, stopped, || ())).unwrap().wait();
     });
     Running { address, stop, thread: Some(thread) }
 }

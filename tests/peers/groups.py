@@ -149,12 +149,21 @@ class Holdfast:
         elif fault == "stop":
             self.supervisors[node].terminate()
         else:
-            server, both = self.processes(node)
-            self.broken = both
-            signal_all([server] if fault == "server" else both, signal.SIGSTOP if fault == "frozen" else signal.SIGKILL)
+            hit = 1 - node if fault == "standby" else node
+            server, both = self.processes(hit)
+            self.broken = {"server": [server], "server stopped": [server]}.get(fault, both)
+            if fault.startswith("supervisor"):
+                self.broken = both[:1]
+            is_stop = fault in ["frozen", "standby"] or fault.endswith("stopped")
+            signal_all(self.broken, signal.SIGSTOP if is_stop else signal.SIGKILL)
+            if fault == "supervisor":
+                # As systemd does.
+                self.supervisors[node].wait()
+                self.start(node)
 
     def heals(self, fault, node):
-        if fault == "frozen":
+        """Continues what was stopped; may be called again."""
+        if fault in ["frozen", "standby"] or fault.endswith("stopped"):
             signal_all(self.broken, signal.SIGCONT)
 
     def restores(self, fault, node):
@@ -164,7 +173,7 @@ class Holdfast:
         if fault in ["node", "stop"]:
             self.supervisors[node].wait()
             self.start(node)
-        until(lambda: self.is_whole(1 - node), f"{self.names[node]} is back after {fault}")
+        until(lambda: self.is_whole(self.master()), f"both nodes serve after {fault}")
 
     def end(self):
         for node in range(2):

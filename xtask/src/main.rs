@@ -4,13 +4,14 @@
 //! `cargo xtask power-cut` does the same with a disk that forgets, `cargo xtask failover-test` with a master that has a
 //! standby to take its place, `cargo xtask put-back-test` with directories that are replaced by older copies,
 //! `cargo xtask fuzz` feeds the readers with nonsense, `cargo xtask peer-faults` measures what other databases do about each
-//! fault, `cargo xtask takeovers` how long a cluster is without a master, `cargo xtask layers` looks for imports that go the wrong way.
+//! fault, `cargo xtask cluster-test` gives a cluster random faults, `cargo xtask takeovers` measures how long a cluster is without a master, `cargo xtask layers` looks for imports that go the wrong way.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod cluster_test;
 mod connections;
 mod coverage;
 mod dumps;
@@ -110,6 +111,8 @@ enum Command {
     Rules(rules::Arguments),
     /// Measures what Holdfast, SQLite and PostgreSQL do about each fault of the disk below them
     PeerFaults(peer_faults::Arguments),
+    /// Lets the master of a cluster meet random faults, under clients whose histories are judged
+    ClusterTest(cluster_test::Arguments),
     /// Measures how long a cluster takes no commits when its master is lost, beside Patroni
     Takeovers(takeovers::Arguments),
     /// Compares the speed of two server binaries in alternating runs
@@ -146,6 +149,7 @@ fn main() -> ExitCode {
         Command::Layers(arguments) => layers::command(&arguments),
         Command::Rules(arguments) => rules::command(&arguments),
         Command::PeerFaults(arguments) => peer_faults::command(&arguments),
+        Command::ClusterTest(arguments) => cluster_test::command(&arguments),
         Command::Takeovers(arguments) => takeovers::command(&arguments),
         Command::Paired(arguments) => paired::command(&arguments),
         Command::Observed(arguments) => observed::command(&arguments),

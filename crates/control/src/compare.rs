@@ -25,6 +25,10 @@
 //! An answer from a trail that ends before the position that the record knows of that node does not count: its directory was
 //! put back from an older copy.
 //!
+//! Where no person has asked for the promotion, a standby counts only if it has followed this master since its process started
+//! (rule K6): after a power cut of all, what stands in for the lost master might be a directory that was put back, and an older
+//! one than the record knows of.
+//!
 //! All are also asked once before the master is deposed, so that it is not deposed for a promotion that cannot succeed.
 //! That answer alone is not enough: the master may acknowledge more until its lease expires.
 //!
@@ -155,6 +159,13 @@ impl Core {
         // The old master vouches for everything, so it has to be what it was when it was deposed.
         if record.master == Some(other) && tip.leads != Some(record.epoch.0) {
             return Err(format!("it is not open as the master of epoch {}", record.epoch));
+        }
+        #[cfg(test)]
+        let is_trusted = self.sabotage == crate::simulation::Sabotage::AnyFollower;
+        #[cfg(not(test))]
+        let is_trusted = false;
+        if record.automatic && record.master != Some(other) && !tip.has_followed && !is_trusted {
+            return Err("it has not followed this master since its process started: a person has to promote".to_owned());
         }
         self.trail.get()?.compare(tip).await
     }

@@ -218,7 +218,9 @@ pub fn serve(
         refusing.end();
         let next = role.run(server.again()?, &refusing, &clients, &mut signals, &mut inbox, tell);
         context.standing.closed();
+        let began = Instant::now();
         let down = role.down(links.handle());
+        tracing::debug!(took_ms = began.elapsed().as_millis(), "the role was closed");
         let (next, lingering) = next?;
         match next {
             Next::Stop => {

@@ -18,6 +18,7 @@ pub enum Kind {
     ServerEnded,
     NoServer,
     Master,
+    Hung,
     RightEnded,
     Successor,
     Switchover,
@@ -38,7 +39,7 @@ pub enum Kind {
 impl Kind {
     /// All kinds, in the order of the table.
     #[cfg(test)]
-    const ALL: [Kind; 22] = [
+    const ALL: [Kind; 23] = [
         Kind::Started,
         Kind::Stopping,
         Kind::ServerStarted,
@@ -46,6 +47,7 @@ impl Kind {
         Kind::ServerEnded,
         Kind::NoServer,
         Kind::Master,
+        Kind::Hung,
         Kind::RightEnded,
         Kind::Successor,
         Kind::Switchover,
@@ -71,6 +73,7 @@ impl Kind {
             Kind::ServerStarted => "server_started",
             Kind::Adopted => "adopted",
             Kind::ServerEnded => "server_ended",
+            Kind::Hung => "hung",
             Kind::NoServer => "no_server",
             Kind::Master => "master",
             Kind::RightEnded => "right_ended",

@@ -17,6 +17,7 @@
 
 mod events;
 mod failover;
+mod hung;
 mod orphan;
 mod pages;
 mod pulse;

@@ -3,6 +3,7 @@
 //! | seen | then |
 //! |---|---|
 //! | PF_EXITING, or the process is gone | its lease page is closed for good, first of all |
+//! | it has a right and does not tick for a lease | it is ended ([`super::hung`]) |
 //! | its pidfd reports the end | its lease is released; it is started again after a pause |
 //! | it ended within 10 s of its start | the pause doubles, from 100 ms up to 30 s |
 //! | SIGTERM of the supervisor | the server gets it as well, and has stopped when the supervisor ends |
@@ -14,6 +15,7 @@
 //! Failure: `/proc` that cannot be read for a moment is looked at again; the pidfd reports the end in any case.
 
 use super::events::Kind;
+use super::hung::Hung;
 use super::{Server, Supervisor};
 use crate::moment::unix_ms;
 use crate::page::Progress;
@@ -156,18 +158,18 @@ impl Supervisor {
     }
 
     /// Ends the right of a process that is ending: nothing is waited for before that.
-    fn right_ends(&self, identity: Identity) {
-        if let Some(epoch) = self.pages.close_for(identity) {
-            self.events.add(
-                Kind::RightEnded,
-                format!("the server, pid {}, ends; the lease page of epoch {epoch} was closed", identity.pid),
-            );
-        }
+    pub(super) fn right_ends(&self, identity: Identity) -> Option<Epoch> {
+        let epoch = self.pages.close_for(identity)?;
+        self.events.add(
+            Kind::RightEnded,
+            format!("the server, pid {}, ends; the lease page of epoch {epoch} was closed", identity.pid),
+        );
+        Some(epoch)
     }
 
     /// Watches a process until it has ended.
-    async fn until_ended(&self, process: &Process, stop: &mut Receiver<bool>) {
-        let (mut is_asked, mut is_ending) = (false, false);
+    async fn until_ended(self: &Arc<Self>, process: &Process, stop: &mut Receiver<bool>) {
+        let (mut is_asked, mut is_ending, mut hung) = (false, false, Hung::default());
         loop {
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop), if !is_asked => {
@@ -181,6 +183,7 @@ impl Supervisor {
                         is_ending = true;
                         self.right_ends(process.identity());
                     }
+                    hung.look(self, process);
                     match process.has_ended() {
                         Ok(true) => return,
                         Ok(false) => {}

@@ -60,6 +60,8 @@ pub enum Sabotage {
     ResumesLeading,
     /// A node is promoted though the group has seen more of its trail.
     AnyPosition,
+    /// Out of a quorum anybody counts, whether it has followed the master since it started or not (K6).
+    AnyFollower,
     /// The wait counts from the last renewal that was published, not from the last that was applied (K1).
     WaitFromPublished,
     /// It counts from the last renewal applied here, though Depose was only heard of (K1).

@@ -19,8 +19,8 @@ use super::world::{World, node, promote_from};
 use crate::error::ControlError;
 use crate::files;
 use crate::id::NodeId;
-use crate::plane::{ControlPlane, Quorum};
-use crate::record::Position;
+use crate::plane::{Basis, ControlPlane, Promotion, Quorum};
+use crate::record::{Command, Position};
 use crate::trail_tip::{Compared, ComparedTrail, TrailTip};
 
 /// A copy of a control directory, while its node is stopped.
@@ -298,6 +298,52 @@ fn a_member_that_was_put_back_vouches_for_none() {
         promoted_beside_one_that_was_put_back(world).await.expect("the sabotage lets it through");
     };
     story_of(World::of_data_nodes, broken, Sabotage::AnyPosition);
+}
+
+/// Commits wait for b or c; a is lost, and the group itself names b. c was restarted, and what it has may be an older copy.
+async fn named_beside_one_that_was_restarted(world: World, has_followed: bool) -> Result<Epoch, ControlError> {
+    const C: usize = 2;
+    let mut world = world.with_master().await;
+    let (a, epoch) = (world.handle(A), world.handle(A).lease().epoch());
+    let quorum = Quorum { standbys: [node("b"), node("c")].into(), needed: 1 };
+    a.name_quorum(epoch, quorum, a.next_change()).await.unwrap();
+    drop(a);
+    world.crash(A).await;
+    world.handle(B).set_trail(Some(trail(epoch, 90, 90, &[])));
+    let c = trail(epoch, 80, 80, &[]);
+    let tip = TrailTip { has_followed, ..c.tip.clone() };
+    world.handle(C).set_trail(Some(Arc::new(Fixed { tip, positions: BTreeMap::new() })));
+    let seen = Some(world.handle(C).look().await?.revision);
+    let named = Command::Depose { expected_epoch: epoch, successor: node("b"), accept_loss: false, seen };
+    world.handle(C).command(named).await?;
+    let trail_end = Some(Position { epoch, lsn: 90 });
+    let epoch_at_least = Epoch(0);
+    let promotion = Promotion {
+        node: node("b"),
+        expected_epoch: epoch,
+        epoch_at_least,
+        accept_loss: false,
+        trail_end,
+        basis: Basis::Named,
+    };
+    world.handle(B).promote(promotion).await
+}
+
+#[test]
+fn a_member_that_has_not_followed_since_it_started_vouches_for_none_without_a_person() {
+    let tell = |world: World| async {
+        let refused = named_beside_one_that_was_restarted(world, false).await.unwrap_err();
+        assert!(refused.to_string().contains("it has not followed this master"), "{refused}");
+    };
+    story_of(World::of_data_nodes, tell, Sabotage::None);
+    let followed = |world: World| async {
+        named_beside_one_that_was_restarted(world, true).await.unwrap();
+    };
+    story_of(World::of_data_nodes, followed, Sabotage::None);
+    let broken = |world: World| async {
+        named_beside_one_that_was_restarted(world, false).await.expect("the sabotage lets it through");
+    };
+    story_of(World::of_data_nodes, broken, Sabotage::AnyFollower);
 }
 
 /// The group agreed on a, which did not open its trail in the new epoch. What others have of an older epoch shows no loss.

@@ -33,6 +33,7 @@ use holdfast_types::{Epoch, Level, SqlError, SqlState, VolumeId};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
 /// Whether anything was ever logged. If not, no database was ever complete: the first start was interrupted before it had
 /// made one.
@@ -124,6 +125,7 @@ impl Engine {
             disk.create_dir(&dir.join(sub)).map_err(io("create"))?;
         }
         let failing = Arc::new(OnceLock::<Weak<EngineState>>::new());
+        let began = Instant::now();
         let (trail, recovered) = {
             let failing = failing.clone();
             let fail = options.on_failure.clone();
@@ -174,7 +176,9 @@ impl Engine {
         }
         engine.0.engine.redo.tell(engine.0.recovered.end);
         start::take_over(&engine.0.engine, &engine.0.registry, (engine.0.recovered.first, engine.0.recovered.end))?;
+        let trail_ms = began.elapsed().as_millis();
         engine.recover(aside).map_err(OpenError::or_cause)?;
+        tracing::debug!(trail_ms, took_ms = began.elapsed().as_millis(), "recovered");
         engine.remove_orphans().map_err(io("clean up"))?;
         if unfinished {
             engine.create_initial()?;

@@ -26,6 +26,13 @@ use crate::table::{Table, quote};
 use holdfast_types::record::{Op, Ops};
 use holdfast_types::{TableId, VolumeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// The server ends an only writer that is idle for `only_writer_idle_timeout_ms`, 5 s by default: a large inverse takes longer to
+/// look at, so the session says in between that it is at work.
+const SIGN_EVERY: Duration = Duration::from_secs(1);
+/// Rows between two looks at the clock.
+const SIGN_ROWS: usize = 1024;
 
 /// The tables with changes, as they are now.
 pub struct Made<'a> {
@@ -50,6 +57,7 @@ impl<'a> Made<'a> {
     pub fn check(&mut self, session: &Session, run_triggers: bool) -> Result<Vec<String>, FlashbackError> {
         let planned = self.plan.nets.inverse();
         let done = self.done(session)?;
+        session.run("a sign that the undo is at work", "SELECT 1")?;
         let differences = planned.differences(&done);
         if differences.is_empty() {
             return Ok(Vec::new());
@@ -72,7 +80,12 @@ impl<'a> Made<'a> {
             let changes = session.transaction_changes()?;
             self.plan.check_schema(session, volume, &name)?;
             let mut effects = Effects::default();
-            for op in Ops::new(&changes) {
+            let mut signed = Instant::now();
+            for (index, op) in Ops::new(&changes).enumerate() {
+                if index % SIGN_ROWS == 0 && signed.elapsed() >= SIGN_EVERY {
+                    session.run("a sign that the undo is at work", "SELECT 1")?;
+                    signed = Instant::now();
+                }
                 let op = op.map_err(|_| unknown())?;
                 if let Some((number, row)) = RowOp::of(&op) {
                     let table = self.table(volume, number)?;

@@ -14,7 +14,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-const NAMES: [&str; 3] = ["a", "b", "w"];
+/// The nodes' names; w is the witness.
+pub const NAMES: [&str; 3] = ["a", "b", "w"];
 
 /// The nodes a, b and w; w is the witness.
 pub struct Bed {

@@ -1,15 +1,15 @@
 //! `holdfast cluster demo`: three nodes on this machine, a load, the loss of the master, and the count of what was kept.
 //!
-//! Each client inserts rows with ids of its own and notes which were acknowledged. The demo only breaks a: the cluster names the
-//! successor, which promotes itself, and a returns by itself. Every acknowledged id is looked for on the new master; a commit that
-//! was not answered may be there or not.
+//! Each client inserts rows with ids of its own and notes which were acknowledged. The demo only breaks a, and when a is back, b: the
+//! cluster names the successor, which promotes itself, and the old master returns by itself. Every acknowledged id is looked for on
+//! the new master; a commit that was not answered may be there or not.
 //!
 //! Failure: an acknowledged row that is missing, or a node that does not take over, ends the demo with exit code 1.
 
 mod bed;
 
 use anyhow::{Context, bail};
-use bed::Bed;
+use bed::{Bed, NAMES};
 use holdfast_cluster::Asked;
 use rustix::process::Signal;
 use serde_json::json;
@@ -41,7 +41,7 @@ Examples:
 Needs no root and about 700 MB in the temporary directory. The standby takes over by itself. Exit codes: 0 no acknowledged row was
 lost, 1 otherwise.")]
 pub struct Arguments {
-    /// What happens to the master a
+    /// What happens to the master, first a, then b
     #[arg(long, value_enum, default_value_t = Fault::Node)]
     fault: Fault,
     /// How long the load runs before the fault, and again after it
@@ -70,36 +70,61 @@ enum Fault {
 }
 
 impl Fault {
-    fn words(self) -> &'static str {
+    fn words(self, node: usize) -> String {
+        let name = NAMES[node];
         match self {
-            Fault::Server => "kill -9 a",
-            Fault::Node => "kill -9 a and its supervisor",
-            Fault::Stop => "SIGSTOP a and its supervisor",
+            Fault::Server => format!("kill -9 {name}"),
+            Fault::Node => format!("kill -9 {name} and its supervisor"),
+            Fault::Stop => format!("SIGSTOP {name} and its supervisor"),
         }
     }
 
-    fn happens(self, bed: &mut Bed) -> anyhow::Result<()> {
+    fn happens(self, bed: &mut Bed, node: usize) -> anyhow::Result<()> {
         match self {
-            Fault::Server => bed.signal_server(0, Signal::KILL),
+            Fault::Server => bed.signal_server(node, Signal::KILL),
             Fault::Node => {
-                bed.signal_server(0, Signal::KILL)?;
-                bed.kill_supervisor(0)
+                bed.signal_server(node, Signal::KILL)?;
+                bed.kill_supervisor(node)
             }
             Fault::Stop => {
-                bed.signal_server(0, Signal::STOP)?;
-                bed.signal_supervisor(0, Signal::STOP)
+                bed.signal_server(node, Signal::STOP)?;
+                bed.signal_supervisor(node, Signal::STOP)
             }
         }
     }
 }
 
-/// What the clients share.
-#[derive(Default)]
+/// What the clients of a round share.
 struct Load {
     stop: AtomicBool,
     commits: AtomicU64,
-    /// Commits answered by b.
-    on_b: AtomicU64,
+    /// Commits answered by the node that takes over.
+    on_new: AtomicU64,
+    /// That node.
+    new: usize,
+}
+
+/// What the clients of all rounds were told.
+#[derive(Default)]
+struct Told {
+    acknowledged: HashSet<i64>,
+    unanswered: HashSet<i64>,
+}
+
+/// When what happened after a fault, in milliseconds.
+#[derive(Clone, Copy)]
+struct TimeLine {
+    named: u64,
+    promoted: u64,
+    first_commit: u64,
+}
+
+/// What was found on the new master.
+#[derive(Clone, Copy)]
+struct Counts {
+    found: usize,
+    lost: usize,
+    foreign: usize,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -121,105 +146,142 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-async fn demo(arguments: &Arguments, dir: PathBuf) -> anyhow::Result<()> {
-    let tell = |text: &str| {
-        if !arguments.json {
+impl Arguments {
+    fn tell(&self, text: &str) {
+        if !self.json {
             println!("demo: {text}");
         }
-    };
-    tell("makes the server a, its standby b and the witness w");
+    }
+}
+
+async fn demo(arguments: &Arguments, dir: PathBuf) -> anyhow::Result<()> {
+    arguments.tell("makes the server a, its standby b and the witness w");
     let mut bed = Bed::make(dir)?;
     for node in [2, 1, 0] {
         bed.start(node)?;
     }
-    until_agreed(&bed, "a").await?;
+    until_agreed(&bed, 0).await?;
     let setup = connect(bed.ports[0]).await.context("a cannot be reached")?;
     setup.batch_execute("create table demo (id bigint primary key)").await?;
     drop(setup);
-    tell("a is the master, b its standby at level hot; the clients begin");
+    let (mut told, mut rounds) = (Told::default(), Vec::new());
+    for master in [0, 1] {
+        let (name, new) = (NAMES[master], NAMES[1 - master]);
+        arguments.tell(&format!("{name} is the master, {new} its standby at level hot; the clients begin"));
+        let line = fails_over(&mut bed, arguments, master, &mut told).await?;
+        let ids = ids(bed.ports[1 - master]).await?;
+        let counts = told.compared_with(&ids);
+        returns(&mut bed, arguments, master, &ids).await?;
+        if master == 1 {
+            // The master first: a standby that stops would be waited for.
+            for node in [0, 1, 2] {
+                bed.stop(node)?;
+            }
+        }
+        let (words, lost, total) = (arguments.fault.words(master), counts.lost, told.acknowledged.len());
+        let TimeLine { named, promoted, first_commit } = line;
+        arguments.tell(&format!(
+            "0 ms {words} | {named} {new} named | {promoted} promoted | {first_commit} first commit | lost {lost} of {total}"
+        ));
+        rounds.push((line, counts));
+        if lost > 0 || counts.foreign > 0 {
+            bail!("{lost} acknowledged rows are lost, and {} are there that no client wrote", counts.foreign);
+        }
+    }
+    if arguments.json {
+        println!("{}", as_json(&rounds, &told));
+    }
+    Ok(())
+}
 
-    let load = Arc::new(Load::default());
-    let clients = (0..arguments.clients).map(|number| tokio::spawn(insert(load.clone(), bed.ports, number)));
-    let clients: Vec<_> = clients.collect();
+fn as_json(rounds: &[(TimeLine, Counts)], told: &Told) -> serde_json::Value {
+    let shown: Vec<_> = (rounds.iter().zip(NAMES))
+        .map(|((line, counts), master)| {
+            json!({ "master": master, "named_ms": line.named, "promoted_ms": line.promoted, "first_commit_ms": line.first_commit,
+                    "found": counts.found, "lost": counts.lost, "foreign": counts.foreign })
+        })
+        .collect();
+    json!({ "rounds": shown, "acknowledged": told.acknowledged.len(), "unanswered": told.unanswered.len() })
+}
+
+impl Told {
+    fn compared_with(&self, found: &HashSet<i64>) -> Counts {
+        let foreign = |id: &&i64| !self.acknowledged.contains(id) && !self.unanswered.contains(id);
+        Counts {
+            found: found.len(),
+            lost: self.acknowledged.difference(found).count(),
+            foreign: found.iter().filter(foreign).count(),
+        }
+    }
+}
+
+/// Clients write, the fault happens to the master, and the other node takes over.
+async fn fails_over(bed: &mut Bed, arguments: &Arguments, master: usize, told: &mut Told) -> anyhow::Result<TimeLine> {
+    let (new, name) = (1 - master, NAMES[1 - master]);
+    let load = Load { stop: AtomicBool::default(), commits: AtomicU64::default(), on_new: AtomicU64::default(), new };
+    let load = Arc::new(load);
+    let numbers = (0..arguments.clients).map(|number| master as u64 * CLIENTS_MAX + number);
+    let clients: Vec<_> = numbers.map(|number| tokio::spawn(insert(load.clone(), bed.ports, number))).collect();
     show(&load, arguments, Duration::from_secs(arguments.seconds)).await;
     let began = Instant::now();
     let ms = || began.elapsed().as_millis() as u64;
-    arguments.fault.happens(&mut bed)?;
+    arguments.fault.happens(bed, master)?;
     let limit = Instant::now() + PATIENCE;
-    let (mut named, mut raised) = (None, None);
-    while load.on_b.load(Ordering::Relaxed) == 0 {
+    let (mut named, mut promoted) = (None, None);
+    while load.on_new.load(Ordering::Relaxed) == 0 {
         if Instant::now() > limit {
-            bail!("b has answered no commit in {PATIENCE:?}");
+            bail!("{name} has answered no commit in {PATIENCE:?}");
         }
         let record = bed.ask(2, Asked::Status)?["record"].clone();
-        let is_master = record["master"] == "b";
-        if is_master || record["successor"] == "b" {
+        let is_master = record["master"] == name;
+        if is_master || record["successor"] == name {
             named.get_or_insert_with(ms);
         }
         if is_master {
-            raised.get_or_insert_with(ms);
+            promoted.get_or_insert_with(ms);
         }
         tokio::time::sleep(LOOK).await;
     }
-    let first = ms();
-    // A fast machine may have done all of it between two looks.
-    let (raised, named) = (raised.unwrap_or(first), named.unwrap_or(first));
+    let first_commit = ms();
     if arguments.fault == Fault::Stop {
-        for signalled in [bed.signal_supervisor(0, Signal::CONT), bed.signal_server(0, Signal::CONT)] {
+        for signalled in [bed.signal_supervisor(master, Signal::CONT), bed.signal_server(master, Signal::CONT)] {
             signalled?;
         }
     }
     show(&load, arguments, Duration::from_secs(arguments.seconds)).await;
     load.stop.store(true, Ordering::Relaxed);
-    let (mut acknowledged, mut open) = (Vec::new(), HashSet::new());
     for client in clients {
-        let (done, unanswered) = client.await?;
-        acknowledged.extend(done);
-        open.extend(unanswered);
+        let (acknowledged, unanswered) = client.await?;
+        told.acknowledged.extend(acknowledged);
+        told.unanswered.extend(unanswered);
     }
-    let found = ids(bed.ports[1]).await?;
-    let lost = acknowledged.iter().filter(|id| !found.contains(id)).count();
-    let answered: HashSet<i64> = acknowledged.iter().copied().collect();
-    let foreign = found.iter().filter(|id| !answered.contains(id) && !open.contains(id)).count();
+    // A fast machine may have done all of it between two looks.
+    Ok(TimeLine { named: named.unwrap_or(first_commit), promoted: promoted.unwrap_or(first_commit), first_commit })
+}
 
+/// The old master returns as the standby, by itself, and has the same rows.
+async fn returns(bed: &mut Bed, arguments: &Arguments, old: usize, found: &HashSet<i64>) -> anyhow::Result<()> {
+    let (name, new) = (NAMES[old], NAMES[1 - old]);
     if arguments.fault == Fault::Node {
-        tell("the node a is started again");
-        bed.start(0)?;
+        arguments.tell(&format!("the node {name} is started again"));
+        bed.start(old)?;
     }
-    tell("a returns as the standby of b, by itself");
-    until_agreed(&bed, "b").await?;
+    arguments.tell(&format!("{name} returns as the standby of {new}, by itself"));
+    until_agreed(bed, 1 - old).await?;
     let limit = Instant::now() + PATIENCE;
-    while ids(bed.ports[0]).await? != found {
+    while ids(bed.ports[old]).await? != *found {
         if Instant::now() > limit {
-            bail!("a does not show the rows of b after {PATIENCE:?}");
+            bail!("{name} does not show the rows of {new} after {PATIENCE:?}");
         }
         tokio::time::sleep(PAUSE).await;
     }
-    tell("a has the same rows as b");
-    // The master first: a standby that stops would be waited for.
-    for node in [1, 0, 2] {
-        bed.stop(node)?;
-    }
-    let total = acknowledged.len();
-    match arguments.json {
-        true => println!(
-            "{}",
-            json!({ "named_ms": named, "promoted_ms": raised, "first_commit_ms": first, "acknowledged": total, "found": found.len(),
-                    "unanswered": open.len(), "lost": lost, "foreign": foreign })
-        ),
-        false => println!(
-            "demo: 0 ms {} | {named} b named | {raised} promoted | {first} first commit | lost {lost} of {total}",
-            arguments.fault.words()
-        ),
-    }
-    if lost > 0 || foreign > 0 {
-        bail!("{lost} acknowledged rows are lost, and {foreign} are there that no client wrote");
-    }
+    arguments.tell(&format!("{name} has the same rows as {new}"));
     Ok(())
 }
 
 /// Waits until this node is the master and both are in the sync set.
-async fn until_agreed(bed: &Bed, master: &str) -> anyhow::Result<()> {
+async fn until_agreed(bed: &Bed, master: usize) -> anyhow::Result<()> {
+    let master = NAMES[master];
     let limit = Instant::now() + PATIENCE;
     loop {
         let record = bed.ask(2, Asked::Status)?["record"].clone();
@@ -243,7 +305,7 @@ async fn connect(port: u16) -> Result<Client, tokio_postgres::Error> {
 /// One client: inserts until it is stopped. Returns the acknowledged ids, and those without an answer.
 async fn insert(load: Arc<Load>, ports: [u16; 2], number: u64) -> (Vec<i64>, Vec<i64>) {
     let (mut acknowledged, mut open) = (Vec::new(), Vec::new());
-    let (mut id, mut host) = ((number as i64) << 40, 0);
+    let (mut id, mut host) = ((number as i64) << 40, 1 - load.new);
     while !load.stop.load(Ordering::Relaxed) {
         let connected = tokio::time::timeout(CONNECT_MAX, connect(ports[host])).await;
         if let Ok(Ok(client)) = connected {
@@ -256,8 +318,8 @@ async fn insert(load: Arc<Load>, ports: [u16; 2], number: u64) -> (Vec<i64>, Vec
                 };
                 acknowledged.push(id);
                 load.commits.fetch_add(1, Ordering::Relaxed);
-                if host == 1 {
-                    load.on_b.fetch_add(1, Ordering::Relaxed);
+                if host == load.new {
+                    load.on_new.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }

@@ -11,6 +11,8 @@ enum Fault {
     Server,
     Node,
     Frozen,
+    /// SIGSTOP of the server alone: its supervisor lives, and could extend its lease for ever.
+    Hung,
 }
 
 /// Clients write, the fault happens, and every acknowledged row is on b.
@@ -26,6 +28,7 @@ async fn takes_over(fault: Fault) -> Bed {
         Fault::Server => bed.a.signal_server(Signal::KILL),
         Fault::Node => bed.a.kill_both().await,
         Fault::Frozen => bed.a.signal_both(Signal::STOP),
+        Fault::Hung => bed.a.signal_server(Signal::STOP),
     }
     until_b_serves(&bed).await;
     if fault == Fault::Frozen {
@@ -79,6 +82,19 @@ async fn the_standby_of_a_node_that_is_frozen_takes_over() {
     // It serves no longer as the master, and returns by itself.
     until_in_recovery(&bed.node_a, true).await;
     bed.until_agreed("b", &["a", "b"]).await;
+    let committed_since = "select count(*) from t where id = -1";
+    until("a has what b has committed since", async || asked(&bed.node_a, committed_since).await == "1").await;
+}
+
+/// Nobody continues it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_standby_of_a_server_that_is_stopped_takes_over_and_the_server_is_replaced() {
+    let bed = takes_over(Fault::Hung).await;
+    bed.a.until_event("hung: the server, pid").await;
+    bed.a.until_event("server_ended: ").await;
+    // The new one returns as the standby.
+    bed.until_agreed("b", &["a", "b"]).await;
+    until_in_recovery(&bed.node_a, true).await;
     let committed_since = "select count(*) from t where id = -1";
     until("a has what b has committed since", async || asked(&bed.node_a, committed_since).await == "1").await;
 }

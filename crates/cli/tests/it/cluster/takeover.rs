@@ -3,6 +3,7 @@
 use super::bed::{Bed, answer};
 use crate::node::{asked, until};
 use rustix::process::Signal;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// Freezes a, and asks for the promotion of b; returns when the group has named b. It is promoted when a's lease is over.
@@ -59,4 +60,21 @@ async fn the_last_master_waits_when_it_starts_while_another_one_is_named() {
     until("a does not serve", async || bed.a.log().contains("b is the master of epoch")).await;
     let events = bed.a.events();
     assert!(!events.iter().any(|event| event.starts_with("master: ")), "{events:?}");
+}
+
+/// As when its runtime directory is full: the group has promoted b, and no server can answer in that epoch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_whose_lease_page_cannot_be_made_becomes_the_master_when_it_can() {
+    let mut bed = Bed::start().await;
+    asked(&bed.node_a, "create table t(id int primary key); insert into t values (1)").await;
+    let page = |epoch: u32| bed.b.runtime.join(format!("lease-{epoch}"));
+    let in_the_way: Vec<PathBuf> = (2..500).map(page).filter(|page| !page.exists()).collect();
+    in_the_way.iter().for_each(|page| std::fs::create_dir(page).unwrap());
+    bed.a.kill_both().await;
+    until("b cannot make its page", async || bed.b.log().contains("cannot rename")).await;
+    in_the_way.iter().for_each(|page| std::fs::remove_dir(page).unwrap());
+    until_it_serves_the_row(&bed).await;
+    // The old master returns as ever.
+    bed.a.start();
+    bed.until_agreed("b", &["a", "b"]).await;
 }

@@ -5,7 +5,7 @@ fault at a random moment, commits on whoever is the master then, everybody back,
 linearizability (tests/clients/histories) then looks for one order of all statements that explains every answer: a lost commit,
 a stale read and a commit by a deposed master have none.
 
-    cluster_test.py --holdfast BINARY --judge PROGRAM [--rounds N] [--seed N] [--only FAULT] --keep DIR
+    cluster_test.py --holdfast BINARY --judge PROGRAM [--servers 2|3] [--rounds N] [--seed N] [--only FAULT] --keep DIR
 
 The seed decides faults and moments; what servers and clients make of them is up to their threads. The exit code is 1 when a
 history has no order, or a node does not come back.
@@ -57,7 +57,7 @@ class Client(threading.Thread):
             except Exception as error:  # Else the thread would end without a word.
                 self.fault = error
                 return
-            host = 1 - host
+            host = (host + 1) % len(self.ports)
             time.sleep(PAUSE_S)
 
     def works(self, wire):
@@ -177,6 +177,7 @@ def main():
     parser.add_argument("--judge", required=True)
     parser.add_argument("--keep", required=True)
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--servers", type=int, choices=[2, 3], default=2)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--only", action="append", choices=FAULTS)
     arguments = parser.parse_args()
@@ -187,7 +188,7 @@ def main():
     print(f"cluster-test: seed {seed}", flush=True)
     group, counts, wrong = None, {}, []
     try:
-        group = Holdfast(home, arguments.holdfast)
+        group = Holdfast(home, arguments.holdfast, arguments.servers)
         with Wire(port=group.ports[0]) as wire:
             wire.run("create table registers (k int primary key, v text not null)")
             wire.run("insert into registers values (0, 'r0'), (1, 'r1'), (2, 'r2')")

@@ -69,15 +69,16 @@ def signal_all(pids, number):
 
 
 class Holdfast:
-    """`holdfast cluster run` for the servers a and b and the witness w."""
+    """`holdfast cluster run` for the servers a and b and the witness w, or for the servers a, b and c, whose commits wait for any
+    one of the other two."""
 
     name = "Holdfast"
-    names = "abw"
 
-    def __init__(self, home, binary):
+    def __init__(self, home, binary, servers=2):
+        self.names, self.servers = ("abw" if servers == 2 else "abc"), servers
         self.binary, self.home = os.path.abspath(binary), os.path.join(home, "holdfast")
-        ports = free_ports(5)
-        self.ports, self.links = ports[:2], ports[2:]
+        ports = free_ports(servers + 3)
+        self.ports, self.links = ports[:servers], ports[servers:]
         self.config = os.path.join(self.home, "cluster.toml")
         self.runtime = f"/dev/shm/takeovers-{os.getpid()}"
         self.log = None
@@ -89,7 +90,7 @@ class Holdfast:
         self.make()
         for node in [2, 1, 0]:
             self.start(node)
-        until(lambda: self.is_whole(0), "a is the master, b its standby")
+        until(lambda: self.is_whole(0), "a is the master, the others its standbys")
         with Wire(port=self.ports[0]) as wire:
             wire.run(TABLE)
 
@@ -103,40 +104,59 @@ class Holdfast:
     def make(self):
         directory = lambda node: os.path.join(self.home, self.names[node])
         os.mkdir(directory(0), 0o700)
-        with open(os.path.join(directory(0), "holdfast.toml"), "w") as out:
-            out.write(f'node_name = "a"\nlisten = "127.0.0.1:{self.ports[0]}"\n')
+        self.configure(0, f'node_name = "a"\nlisten = "127.0.0.1:{self.ports[0]}"\n')
         server = self.popen("serve", "--data", directory(0), stdout=subprocess.PIPE)
         server.stdout.readline()
         source = f"127.0.0.1:{self.ports[0]}"
-        copy = self.popen("standby", "create", "--from", source, "--data", directory(1), "--name", "b", stdout=self.log)
-        assert copy.wait() == 0, "the standby cannot be made"
+        for node in range(1, self.servers):
+            words = ["--from", source, "--data", directory(node), "--name", self.names[node]]
+            assert self.popen("standby", "create", *words, stdout=self.log).wait() == 0, "a standby cannot be made"
+            self.configure(node, f'listen = "127.0.0.1:{self.ports[node]}"\n')
         server.terminate()
         server.wait()
-        with open(os.path.join(directory(1), "holdfast.toml"), "a") as out:
-            out.write(f'listen = "127.0.0.1:{self.ports[1]}"\n')
+        for node in range(self.servers if self.servers > 2 else 0):
+            others = ", ".join(name for name in self.names if name != self.names[node])
+            self.configure(node, f'synchronous_standby_names = "ANY 1 ({others})"\n')
         with open(self.config, "w") as out:
             out.write('name = "takeovers"\n')
             for node in range(3):
                 out.write(f'[node.{self.names[node]}]\nlinks = ["127.0.0.1:{self.links[node]}"]\ndata = "{directory(node)}"\n')
-                out.write("witness = true\n" if node == 2 else "")
-            out.write('[database]\nnodes = ["a", "b"]\n')
+                out.write("witness = true\n" if node >= self.servers else "")
+            out.write(f"[database]\nnodes = {json.dumps(list(self.names[: self.servers]))}\n")
+
+    def configure(self, node, lines):
+        with open(os.path.join(self.home, self.names[node], "holdfast.toml"), "a") as out:
+            out.write(lines)
 
     def start(self, node):
         words = ["cluster", "run", "--node", self.names[node], "--config", self.config]
         self.supervisors[node] = self.popen(*words, stdout=subprocess.PIPE)
         self.supervisors[node].stdout.readline()
 
-    def status(self, node=2):
+    def record(self):
+        """The newest record that a node knows."""
+        known = []
+        for node in reversed(range(3)):
+            try:
+                known.append(self.status(node)["record"])
+            except (OSError, ValueError):
+                continue
+            if self.servers == 2 and known[-1]:
+                break  # The witness is never lost here.
+        return max(filter(None, known), key=lambda record: (record["epoch"], record["serving"]))
+
+    def status(self, node):
         words = ["cluster", "status", "--json", "--node", self.names[node], "--config", self.config]
         told = self.popen(*words, stdout=subprocess.PIPE).communicate()[0]
         return json.loads(told)
 
     def is_whole(self, master):
-        record = self.status()["record"]
-        return record["master"] == self.names[master] and record["serving"] and record["sync_set"] == ["a", "b"]
+        record = self.record()
+        is_whole = record["sync_set"] == list(self.names[: self.servers])
+        return record["master"] == self.names[master] and record["serving"] and is_whole
 
     def master(self):
-        return self.names.index(self.status()["record"]["master"])
+        return self.names.index(self.record()["master"])
 
     def processes(self, node):
         server = self.status(node)["server"]["pid"]
@@ -144,12 +164,13 @@ class Holdfast:
 
     def breaks(self, fault, node):
         if fault == "switchover":
-            words = ["cluster", "switchover", "--to", self.names[1 - node], "--node", "w", "--config", self.config]
+            to, at = self.names[(node + 1) % self.servers], self.names[(node + 2) % 3]
+            words = ["cluster", "switchover", "--to", to, "--node", at, "--config", self.config]
             self.command = self.popen(*words, stdout=self.log)
         elif fault == "stop":
             self.supervisors[node].terminate()
         else:
-            hit = 1 - node if fault == "standby" else node
+            hit = (node + 1) % self.servers if fault == "standby" else node
             server, both = self.processes(hit)
             self.broken = {"server": [server], "server stopped": [server]}.get(fault, both)
             if fault.startswith("supervisor"):
@@ -176,7 +197,7 @@ class Holdfast:
         until(lambda: self.is_whole(self.master()), f"both nodes serve after {fault}")
 
     def end(self):
-        for node in range(2):
+        for node in range(self.servers):
             try:
                 signal_all(self.processes(node)[1], signal.SIGKILL)
             except (OSError, TypeError, ValueError, KeyError):

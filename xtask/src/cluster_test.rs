@@ -21,10 +21,13 @@ pub struct Arguments {
     /// How many faults
     #[arg(long, value_name = "N", default_value_t = 100)]
     rounds: u32,
+    /// 2: two servers and a witness; 3: three servers, whose commits wait for any one of the other two
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=3))]
+    servers: u32,
     /// Repeats the faults and moments of an earlier run
     #[arg(long)]
     seed: Option<u32>,
-    /// Only this fault; may be given several times. `--only help` lists them
+    /// Only this fault; may be given several times
     #[arg(long, value_name = "FAULT")]
     only: Vec<String>,
     /// Test this server binary instead of building one
@@ -39,7 +42,7 @@ pub fn command(arguments: &Arguments) -> anyhow::Result<bool> {
     let mut program = Command::new("python3");
     program.arg("-B").arg(paths::root().join("tests/peers/cluster_test.py")).arg("--holdfast").arg(binary);
     program.arg("--judge").arg(tools::histories_judge()?).arg("--keep").arg(paths::target().join("cluster-test"));
-    program.args(["--rounds", &arguments.rounds.to_string()]);
+    program.args(["--rounds", &arguments.rounds.to_string(), "--servers", &arguments.servers.to_string()]);
     arguments.seed.iter().for_each(|seed| _ = program.args(["--seed", &seed.to_string()]));
     arguments.only.iter().for_each(|fault| _ = program.args(["--only", fault]));
     Ok(program.status().context("starting python3")?.success())

@@ -1,7 +1,7 @@
 """A cluster of three nodes whose master meets one random fault after the other, under clients whose histories are judged.
 
 The clients read, write and replace registers, one statement a transaction, and record what they were told. Each round: a
-fault at a random moment, commits on whoever is the master then, everybody back, the last state read. A checker of
+fault at a random moment, commits on whoever is the master then, everybody back, the last state read, on every server. A checker of
 linearizability (tests/clients/histories) then looks for one order of all statements that explains every answer: a lost commit,
 a stale read and a commit by a deposed master have none.
 
@@ -110,20 +110,26 @@ class Client(threading.Thread):
             return (told if told != "C" else ""), value
 
 
+def registers(port):
+    with Wire(port=port, timeout=30) as wire:
+        rows = [body for kind, body in wire.run("select k || '=' || v from registers order by k") if kind == "D"]
+    return dict(value_of([("D", row)]).split("=") for row in rows)
+
+
 def state(group, history):
-    """The last state, read from the master as one operation."""
+    """The last state, read from the master as one operation; the standbys' readers have to arrive at it."""
     found = {}
 
     def read():
-        with Wire(port=group.ports[group.master()], timeout=30) as wire:
-            rows = [body for kind, body in wire.run("select k || '=' || v from registers order by k") if kind == "D"]
-        found.update(value_of([("D", row)]).split("=") for row in rows)
+        found.update(registers(group.ports[group.master()]))
         return len(found) == KEYS
 
     start = time.monotonic_ns()
     until(read, "the registers are read")
     steps = [{"do": "read", "key": int(key), "value": value} for key, value in found.items()]
     history.append({"process": 0, "start_ns": start, "end_ns": time.monotonic_ns(), "outcome": "ok", "steps": steps})
+    for port in group.ports:
+        until(lambda: registers(port) == found, f"the server at {port} shows {found}")
     return found
 
 

@@ -110,6 +110,9 @@ pub struct Config {
     pub session_memory_bytes_max: usize,
     #[serde(deserialize_with = "values::bytes")]
     pub sessions_memory_bytes_max: usize,
+    /// 0: half of the machine's memory.
+    #[serde(deserialize_with = "values::bytes")]
+    pub statements_memory_bytes_max: u64,
     #[serde(deserialize_with = "values::ms")]
     pub statement_timeout_ms: u64,
     #[serde(deserialize_with = "values::ms")]
@@ -327,7 +330,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 90, "one line for each key");
+        assert_eq!(all.len(), 91, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

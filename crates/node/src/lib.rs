@@ -29,6 +29,7 @@ mod roles;
 mod server;
 mod session;
 mod settings;
+mod statement_memory;
 mod web;
 
 pub use activity::Totals;

@@ -30,6 +30,7 @@ use crate::descriptors;
 use crate::reload::Reload;
 use crate::replication_settings::node_name;
 use crate::session::Factory;
+use crate::statement_memory;
 use crate::web::{self, Standing, Why};
 use begin::{refuse_to_follow_itself, warn_of_archive};
 use context::{Begin, ServerContext, last_epoch};
@@ -149,6 +150,7 @@ pub fn serve(
         data_dir::protect(&config.mirror)?;
     }
     // The socket first: an address in use is noticed before a recovery that may take minutes.
+    statement_memory::bound(config.statements_memory_bytes_max);
     (config.connections_max, config.half_open_max) = descriptors::raise(config.connections_max, config.half_open_max);
     let Listening { server, tls, parameters } = listen(dir, &config)?;
     let addresses = server.addresses();

@@ -38,6 +38,7 @@ const FEW_IMAGES: usize = 16;
 impl Connection {
     fn open(database: &Arc<DatabaseState>, volume: Arc<Volume>) -> SqlResult<Connection> {
         let mut conn = on_a_fresh_snapshot(|| volume.open_branch().map_err(|e| not_opened(&e)))?;
+        conn.bound_memory();
         conn.exec("pragma foreign_keys=on").map_err(|e| error(&e))?;
         let map = database.map();
         // Before any statement is prepared (RULE 17).

@@ -244,6 +244,7 @@ impl DatabaseState {
     fn connect(self: &Arc<DatabaseState>, volume: &Volume) -> SqlResult<Conn> {
         let mut conn = volume.open_reader().map_err(|e| not_opened(&e))?;
         self.register(&mut conn)?;
+        conn.bound_memory();
         conn.exec("pragma query_only=1").map_err(|e| to_sql(&e, "", &Schema::default()))?;
         Ok(conn)
     }

@@ -37,6 +37,7 @@ impl Default for Config {
             batch_steps_max: 100_000,
             session_memory_bytes_max: 256 << 20,
             sessions_memory_bytes_max: 1 << 30,
+            statements_memory_bytes_max: 0,
             statement_timeout_ms: 0,
             idle_session_timeout_ms: 0,
             result_rows_max: 0,

@@ -31,6 +31,9 @@ impl Config {
         at_least("message_bytes_max", self.message_bytes_max as u64, 1 << 16)?;
         at_least("session_memory_bytes_max", self.session_memory_bytes_max as u64, 1 << 20)?;
         at_least("sessions_memory_bytes_max", self.sessions_memory_bytes_max as u64, 1 << 20)?;
+        if self.statements_memory_bytes_max > 0 {
+            at_least("statements_memory_bytes_max", self.statements_memory_bytes_max, 16 << 20)?;
+        }
         at_least("batch_steps_max", self.batch_steps_max as u64, 1)?;
         at_least("segment_bytes", self.segment_bytes, 1 << 20)?;
         at_least("memory_bytes_max", self.memory_bytes_max, 8 << 20)?;

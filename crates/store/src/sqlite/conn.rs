@@ -3,6 +3,7 @@
 use super::error::SqliteError;
 use super::function_cost::Costs;
 use super::guard::Guard;
+use super::memory;
 use super::row_hook::InstalledHook;
 use holdfast_types::{Row, Value, ValueRef};
 use rusqlite::ffi;
@@ -41,6 +42,8 @@ pub struct Conn {
     /// The flag the commit hook reads.
     pub(super) gate: Option<std::sync::Arc<std::sync::atomic::AtomicBool>>,
     pub(super) costs: Costs,
+    /// Its statements get no large values beyond the process's bound.
+    is_bounded: bool,
 }
 
 // SAFETY: a connection may be used by any thread as long as only one uses it at a time (sqlite.org/threadsafe.html,
@@ -51,6 +54,8 @@ impl Conn {
     /// Opens `name` (a path or `file:` URI) through the named VFS, or the default one.
     pub fn open(name: &str, flags: OpenFlags, vfs: Option<&CStr>) -> Result<Conn, SqliteError> {
         use rusqlite::OpenFlags as F;
+        // In a process that used SQLite by other means before, large values are not counted.
+        memory::is_counted();
         let mut f = F::SQLITE_OPEN_URI | F::SQLITE_OPEN_NO_MUTEX | F::SQLITE_OPEN_EXRESCODE;
         f |= if flags.write { F::SQLITE_OPEN_READ_WRITE } else { F::SQLITE_OPEN_READ_ONLY };
         if flags.create {
@@ -83,6 +88,7 @@ impl Conn {
             guard: None,
             gate: None,
             costs: Costs::of(db),
+            is_bounded: false,
         })
     }
 
@@ -94,6 +100,11 @@ impl Conn {
     /// Interrupts whatever this connection runs, from any thread.
     pub fn interrupt_handle(&mut self) -> rusqlite::InterruptHandle {
         self.rusqlite().get_interrupt_handle()
+    }
+
+    /// From now on its statements fail where large values of all statements together would exceed the process's bound.
+    pub fn bound_memory(&mut self) {
+        self.is_bounded = true;
     }
 
     /// The raw handle, for the modules of this directory.
@@ -216,6 +227,7 @@ impl Conn {
     /// Steps to the next row. Returns true when there is one, false when the statement has ended. After an error or the
     /// end, call [`Conn::reset`].
     pub fn step(&mut self, id: StmtId) -> Result<bool, SqliteError> {
+        let _bounded = self.is_bounded.then(memory::Bounded::begin);
         // SAFETY: the statement is live, and only this thread uses the connection (`&mut self`).
         match unsafe { ffi::sqlite3_step(self.raw(id)) } {
             ffi::SQLITE_ROW => Ok(true),

@@ -19,6 +19,7 @@ mod file_lock;
 mod flags;
 mod function_cost;
 mod guard;
+mod memory;
 mod next_id;
 mod row_hook;
 mod rows_table;
@@ -35,6 +36,7 @@ pub use file_lock::FileLock;
 pub use flags::{FlagMissing, check_flags, sqlite_version};
 pub use function_cost::Bounds;
 pub use guard::{Place, Touch, TouchKind};
+pub use memory::{bound_large_values, large_values};
 #[cfg(test)]
 pub(crate) use row_hook::tests::write_through_a_blob_handle;
 pub use row_hook::{ChangeKind, RowChange, RowHook};

@@ -80,7 +80,8 @@ pub fn sql_error(error: &SqliteError, sql: &str, schema: Option<&Schema>) -> Sql
         ffi::SQLITE_MISMATCH => new(SqlState::DATATYPE_MISMATCH),
         ffi::SQLITE_TOOBIG => new(SqlState::PROGRAM_LIMIT_EXCEEDED),
         ffi::SQLITE_FULL => new(SqlState::DISK_FULL),
-        ffi::SQLITE_NOMEM => new(SqlState::OUT_OF_MEMORY),
+        ffi::SQLITE_NOMEM => new(SqlState::OUT_OF_MEMORY)
+            .with_detail("Values of 1 MiB and more of all statements together may take statements_memory_bytes_max."),
         ffi::SQLITE_IOERR | ffi::SQLITE_CANTOPEN => new(SqlState::IO_ERROR),
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => new(SqlState::DATA_CORRUPTED),
         ffi::SQLITE_READONLY => new(SqlState::READ_ONLY_SQL_TRANSACTION),

@@ -92,3 +92,32 @@ fn results_that_cannot_leave_yet_are_bounded() {
     check_peak(&server, before, 700);
     assert_eq!(count(&client.query("select id from t"), b'D'), 1);
 }
+
+/// A statement keeps what each of its calls has returned: the bound is the server's, not the statement's.
+#[test]
+fn large_values_of_all_statements_together_are_bounded() {
+    let dir = tempfile::TempDir::new().unwrap();
+    std::fs::write(dir.path().join("holdfast.toml"), "statements_memory_bytes_max = \"256MB\"\n").unwrap();
+    let server = Running::start_in(dir);
+    let (mut client, mut other) = (RawClient::connect(server.port), RawClient::connect(server.port));
+    assert_eq!(state(&client.query("create table kept(v text)")), None);
+    let before = peak_mb(&server);
+    let calls = |count: usize| {
+        let calls: Vec<String> = (0..count).map(|n| format!("md5(repeat('x', {}))", 20_000_000 + n)).collect();
+        calls.join(", ")
+    };
+    let rows = |count: usize| calls(count).replace(", md5", "), (md5");
+    for sql in [
+        format!("select {}", calls(100)),
+        format!("insert into kept values ({})", rows(100)),
+        format!("begin; insert into kept values ({}); commit", rows(100)),
+        format!("select v from (select concat({}) v) s", calls(100)),
+        "select string_agg(repeat('x', 1000000), '') from generate_series(1, 1000)".to_owned(),
+    ] {
+        assert_eq!(state(&client.query(&sql)).as_deref(), Some("53200"), "{}", &sql[..60]);
+        client.query("rollback");
+        assert_eq!(state(&other.query("insert into kept values ('x')")), None);
+        assert_eq!(state(&client.query(&format!("select {}", calls(5)))), None, "there is room for few");
+    }
+    check_peak(&server, before, 600);
+}

@@ -81,6 +81,7 @@ class Holdfast:
         self.ports, self.links = ports[:servers], ports[servers:]
         self.config = os.path.join(self.home, "cluster.toml")
         self.runtime = f"/dev/shm/takeovers-{os.getpid()}"
+        self.environment = os.environ | {"XDG_RUNTIME_DIR": self.runtime}
         self.log = None
         self.supervisors = [None, None, None]
         self.command = None
@@ -98,8 +99,7 @@ class Holdfast:
         return subprocess.run([self.binary, "--version"], capture_output=True, text=True).stdout.strip()
 
     def popen(self, *words, **more):
-        environment = os.environ | {"XDG_RUNTIME_DIR": self.runtime}
-        return subprocess.Popen([self.binary, *words], env=environment, stderr=self.log, **more)
+        return subprocess.Popen([self.binary, *words], env=self.environment, stderr=self.log, **more)
 
     def make(self):
         directory = lambda node: os.path.join(self.home, self.names[node])
@@ -165,8 +165,12 @@ class Holdfast:
     def breaks(self, fault, node):
         if fault == "switchover":
             to, at = self.names[(node + 1) % self.servers], self.names[(node + 2) % 3]
-            words = ["cluster", "switchover", "--to", to, "--node", at, "--config", self.config]
-            self.command = self.popen(*words, stdout=self.log)
+            words = [self.binary, "cluster", "switchover", "--to", to, "--node", at, "--config", self.config]
+            # As a person would: refused while a node has not shown where its trail ends, and asked for again.
+            again = 'for i in 1 2 3 4 5 6 7 8 9; do "$@" && exit 0; sleep 1; done; exit 1'
+            self.command = subprocess.Popen(
+                ["sh", "-c", again, "sh", *words], env=self.environment, stdout=self.log, stderr=self.log
+            )
         elif fault == "stop":
             self.supervisors[node].terminate()
         else:

@@ -25,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 from groups import Holdfast, Patroni  # noqa: E402
-from wire import Closed, Wire, query, sqlstate, value_of  # noqa: E402
+from wire import Closed, Wire, query, refusal, value_of  # noqa: E402
 
 FAULTS = ["server", "node", "frozen", "switchover", "stop"]
 CLIENTS = 8
@@ -83,7 +83,7 @@ class Client(threading.Thread):
                 if kind == "Z":
                     return told
                 if kind in "CE":
-                    told = "C" if kind == "C" else sqlstate(body)
+                    told = "C" if kind == "C" else refusal(body)
         except (OSError, Closed):
             return told if told != "C" else ""
 

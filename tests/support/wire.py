@@ -132,6 +132,11 @@ def sqlstate(body: bytes) -> str:
     return "an error without a code"
 
 
+def refusal(body: bytes) -> str:
+    """The SQLSTATE of an ErrorResponse that says that nothing was done; nothing where it says that the outcome is unknown."""
+    return "" if b"is unknown" in body else sqlstate(body)
+
+
 def value_of(answers: list[tuple[str, bytes]]) -> str:
     """The first column of the first DataRow, as text."""
     for kind, body in answers:

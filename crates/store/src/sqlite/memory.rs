@@ -69,7 +69,7 @@ fn install() -> Option<System> {
     methods.xMalloc = Some(malloc);
     methods.xFree = Some(free);
     methods.xRealloc = Some(realloc);
-    // The functions below are not called before SYSTEM is set: SQLite is initialized by the first open, which comes later.
+    // The functions below are not called before SYSTEM is set: SQLite is initialized by the first VFS or open, which comes later.
     // SAFETY: MALLOC copies the struct; its functions keep the contract of SQLite's own, to which they pass everything on.
     let set = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MALLOC, &raw const methods) };
     (got == ffi::SQLITE_OK && set == ffi::SQLITE_OK).then_some(system)

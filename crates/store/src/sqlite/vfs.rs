@@ -89,6 +89,8 @@ impl Vfs {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = CString::new(format!("holdfast-{}", NEXT.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let context = Box::into_raw(Box::new(Context { store, scratch_dir }));
+        // The next call initializes SQLite.
+        super::memory::is_counted();
         // SAFETY: find(null) returns the default VFS, which lives as long as the process. The new structure and its
         // name live until `drop` has unregistered it.
         unsafe {

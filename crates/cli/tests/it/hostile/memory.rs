@@ -97,6 +97,8 @@ fn results_that_cannot_leave_yet_are_bounded() {
 #[test]
 fn large_values_of_all_statements_together_are_bounded() {
     let dir = tempfile::TempDir::new().unwrap();
+    // A new directory and one that exists use SQLite for the first time in different places.
+    drop(Running::start_on(dir.path()));
     std::fs::write(dir.path().join("holdfast.toml"), "statements_memory_bytes_max = \"256MB\"\n").unwrap();
     let server = Running::start_in(dir);
     let (mut client, mut other) = (RawClient::connect(server.port), RawClient::connect(server.port));

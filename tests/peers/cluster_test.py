@@ -1,7 +1,7 @@
 """A cluster of three nodes whose master meets one random fault after the other, under clients whose histories are judged.
 
 The clients read, write and replace registers, one statement a transaction, and record what they were told. Each round: a
-fault at a random moment, commits on whoever is the master then, everybody back, the last state read, on every server. A checker of
+fault at a random moment, commits on the server that is the master then, all nodes back, the last state read on every server. A checker of
 linearizability (tests/clients/histories) then looks for one order of all statements that explains every answer: a lost commit,
 a stale read and a commit by a deposed master have none.
 
@@ -61,7 +61,7 @@ class Client(threading.Thread):
             time.sleep(PAUSE_S)
 
     def works(self, wire):
-        """One statement; false when the connection is of no more use."""
+        """Runs one statement; false when the connection can no longer be used."""
         key, kind = self.random.randrange(KEYS), self.random.randrange(3)
         self.number += 1
         token = f"{self.process}{self.number:06}"
@@ -150,7 +150,7 @@ def one_round(group, fault, before, chooser):
     began = now()
     group.breaks(fault, master)
     if fault in ["server stopped", "supervisor stopped", "standby"]:
-        # From what nobody notices to more than a lease.
+        # From a pause without effect to more than a lease.
         time.sleep(chooser.choice([0.3, 1, 2.5, 5]))
         group.heals(fault, master)
     work(60)

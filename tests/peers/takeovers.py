@@ -1,4 +1,4 @@
-"""How long a group of three nodes takes no commits when its master is lost: Holdfast's cluster, and Patroni with etcd.
+"""Measures how long a group of three nodes accepts no commits when its master is lost: Holdfast's cluster, and Patroni with etcd.
 
 Both run on this machine with the same clients, which insert a row each 10 ms and connect to the two servers in turn. A round
 breaks the master in one way, waits for commits at the other node, looks there for every acknowledged row, and lets the lost
@@ -187,9 +187,9 @@ def main():
                     results.setdefault((fault, group.name), []).append(one)
                     told = ", ".join(f"{key} {value:.2f}" if isinstance(value, float) else f"{key} {value}" for key, value in one.items())
                     print(f"takeovers: {fault} {turn + 1}: {group.name}: {told}", flush=True)
-        shutil_home = True
+        is_done = True
     except BaseException:
-        shutil_home = False
+        is_done = False
         print(f"takeovers: the directories are kept in {home}", flush=True)
         raise
     finally:
@@ -197,7 +197,7 @@ def main():
             group.end()
         if results:
             shown(results)
-    if shutil_home:
+    if is_done:
         shutil.rmtree(home, ignore_errors=True)
     if arguments.json:
         with open(arguments.json, "w") as out:

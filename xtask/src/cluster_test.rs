@@ -1,5 +1,5 @@
-//! Random faults to the master of a cluster under clients whose histories are judged: `tests/peers/cluster_test.py`, which says
-//! how it works.
+//! Injects random faults into a cluster while clients record histories, and has these checked: `tests/peers/cluster_test.py`, which
+//! describes how.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -4,7 +4,8 @@
 //! `cargo xtask power-cut` does the same with a disk that forgets, `cargo xtask failover-test` with a master that has a
 //! standby to take its place, `cargo xtask put-back-test` with directories that are replaced by older copies,
 //! `cargo xtask fuzz` feeds the readers with nonsense, `cargo xtask peer-faults` measures what other databases do about each
-//! fault, `cargo xtask cluster-test` gives a cluster random faults, `cargo xtask takeovers` measures how long a cluster is without a master, `cargo xtask layers` looks for imports that go the wrong way.
+//! fault, `cargo xtask cluster-test` injects random faults into a cluster, `cargo xtask takeovers` measures how long a cluster is
+//! without a master, `cargo xtask layers` looks for imports that go the wrong way.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
@@ -111,9 +112,9 @@ enum Command {
     Rules(rules::Arguments),
     /// Measures what Holdfast, SQLite and PostgreSQL do about each fault of the disk below them
     PeerFaults(peer_faults::Arguments),
-    /// Lets the master of a cluster meet random faults, under clients whose histories are judged
+    /// Injects random faults into a cluster while clients record histories, and has these checked
     ClusterTest(cluster_test::Arguments),
-    /// Measures how long a cluster takes no commits when its master is lost, beside Patroni
+    /// Measures how long a cluster accepts no commits when its master is lost, and how long Patroni does
     Takeovers(takeovers::Arguments),
     /// Compares the speed of two server binaries in alternating runs
     Paired(paired::Arguments),

@@ -1,4 +1,5 @@
-//! How long a cluster takes no commits when its master is lost, beside Patroni: `tests/peers/takeovers.py`, which says how it works.
+//! Measures how long a cluster accepts no commits when its master is lost, and how long Patroni does: `tests/peers/takeovers.py`,
+//! which describes how.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -149,8 +149,8 @@ pub fn serve(
     if config.has_mirror() {
         data_dir::protect(&config.mirror)?;
     }
-    // The socket first: an address in use is noticed before a recovery that may take minutes.
     statement_memory::bound(config.statements_memory_bytes_max);
+    // The socket first: an address in use is noticed before a recovery that may take minutes.
     (config.connections_max, config.half_open_max) = descriptors::raise(config.connections_max, config.half_open_max);
     let Listening { server, tls, parameters } = listen(dir, &config)?;
     let addresses = server.addresses();

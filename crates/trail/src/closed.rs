@@ -10,7 +10,7 @@
 //! | anything else: another open came in between, or a cut | recovery searches |
 //!
 //! Every open raises the incarnation durably before anything is appended, so no append can be overlooked. Damage in what is
-//! skipped is found by whoever reads it, as checksums are checked again there.
+//! skipped is found when it is read, because each reader checks the checksums again.
 //!
 //! Failure: none of its own.
 
@@ -40,13 +40,13 @@ impl Closed {
         Closed { trail_id: control.trail_id, incarnation: control.incarnation, end, last }
     }
 
-    /// The trail's epoch and end, unless somebody has opened or cut it since.
+    /// The trail's epoch and end, unless the trail was opened or cut since.
     pub fn tip(&self, disk: &dyn Disk, dir: &Path) -> Result<Option<(Epoch, Lsn)>, TrailError> {
         let control = Control::read(disk, dir)?.filter(|control| self.holds(control));
         Ok(control.map(|control| (control.epoch, self.end)))
     }
 
-    /// What recovery would find, unless somebody has opened or cut the trail since.
+    /// What recovery would find, unless the trail was opened or cut since.
     pub(crate) fn verdict(&self, control: &Control) -> Option<Verdict> {
         let layout = Layout { segment_bytes: control.segment_bytes };
         let first = layout.first_lsn(control.first_segment);

@@ -62,7 +62,7 @@ pub struct TrailOptions {
     /// Whether the trail follows another one: it takes that trail's boxcars by [`crate::Trail::receive`] and accepts no
     /// appends.
     pub follow: bool,
-    /// Where this process closed the same trail: its end is not searched, unless somebody has opened the trail since.
+    /// Where this process closed the same trail: its end is not searched, unless the trail was opened since.
     pub closed: Option<Closed>,
     /// The highest epoch known elsewhere: a trail opened for appends begins a higher one.
     pub epoch_min: Epoch,

@@ -9,7 +9,7 @@
 //!
 //! | # | found | verdict |
 //! |---|---|---|
-//! | 0 | this process has closed the trail in order, and nobody has opened it since ([`crate::closed`]) | the end is known: rows 6 to 18 are skipped |
+//! | 0 | this process has closed the trail in order, and no process has opened it since ([`crate::closed`]) | the end is known: rows 6 to 18 are skipped |
 //! | 1 | no control file, no segments | a new trail is made |
 //! | 2 | no control file, segments | refused: the control file is missing |
 //! | 3 | control file of incarnation 0 | its creation was interrupted: created again, nothing was ever appended |

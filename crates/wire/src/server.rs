@@ -102,7 +102,7 @@ struct Worker {
 }
 
 /// Connections whose sessions have ended: their clients have yet to take the last message. They hold nothing of the sessions, so the
-/// caller goes on; dropping this does not end them, the end of the process does.
+/// caller can continue. Dropping this does not close the connections; the end of the process does.
 #[must_use]
 pub struct Lingering(Vec<JoinHandle<()>>);
 

@@ -1,5 +1,5 @@
-//! A master whose server lives and does nothing: it is stopped (SIGSTOP, a debugger), or hangs. Only its supervisor sees that,
-//! which would extend its lease for ever.
+//! A master whose server lives and does nothing: it is stopped (SIGSTOP, a debugger), or hangs. Only its supervisor sees that;
+//! without this module it would extend the server's lease indefinitely.
 //!
 //! | the server of an open lease page | then |
 //! |---|---|
@@ -26,7 +26,7 @@ const LOOK_MAX: Duration = Duration::from_millis(50);
 /// How long a server may take to end by itself.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// For how long a server has not ticked.
+/// The time for which a server has not ticked.
 #[derive(Default)]
 struct Stillness {
     tick_ns: Option<u64>,
@@ -45,7 +45,7 @@ impl Stillness {
     }
 }
 
-/// Watches one server for that.
+/// Watches whether one server hangs, and ends it.
 #[derive(Default)]
 pub struct Hung {
     stillness: Stillness,
@@ -54,7 +54,7 @@ pub struct Hung {
 }
 
 impl Hung {
-    /// One look.
+    /// Looks at the server's tick once. Called every few milliseconds.
     pub fn look(&mut self, supervisor: &Arc<Supervisor>, process: &Process) {
         let now = Instant::now();
         match &mut self.ending {

@@ -301,7 +301,7 @@ fn a_member_that_was_put_back_vouches_for_none() {
 }
 
 /// Commits wait for b or c; a is lost, and the group itself names b. c was restarted, and what it has may be an older copy.
-async fn named_beside_one_that_was_restarted(world: World, has_followed: bool) -> Result<Epoch, ControlError> {
+async fn named_with_a_restarted_member(world: World, has_followed: bool) -> Result<Epoch, ControlError> {
     const C: usize = 2;
     let mut world = world.with_master().await;
     let (a, epoch) = (world.handle(A), world.handle(A).lease().epoch());
@@ -332,16 +332,16 @@ async fn named_beside_one_that_was_restarted(world: World, has_followed: bool) -
 #[test]
 fn a_member_that_has_not_followed_since_it_started_vouches_for_none_without_a_person() {
     let tell = |world: World| async {
-        let refused = named_beside_one_that_was_restarted(world, false).await.unwrap_err();
+        let refused = named_with_a_restarted_member(world, false).await.unwrap_err();
         assert!(refused.to_string().contains("it has not followed this master"), "{refused}");
     };
     story_of(World::of_data_nodes, tell, Sabotage::None);
     let followed = |world: World| async {
-        named_beside_one_that_was_restarted(world, true).await.unwrap();
+        named_with_a_restarted_member(world, true).await.unwrap();
     };
     story_of(World::of_data_nodes, followed, Sabotage::None);
     let broken = |world: World| async {
-        named_beside_one_that_was_restarted(world, false).await.expect("the sabotage lets it through");
+        named_with_a_restarted_member(world, false).await.expect("the sabotage lets it through");
     };
     story_of(World::of_data_nodes, broken, Sabotage::AnyFollower);
 }

@@ -2,7 +2,7 @@
 //!
 //! A statement keeps what each call in it has returned until it ends, or until its next row: a thousand calls of `repeat` in one
 //! SELECT hold a thousand values of up to 1 GB. So a role without privileges could have the system end the server. SQLite allocates
-//! through the functions here, which count what is 1 MiB or larger; a statement that may fail gets no more beyond the bound, and
+//! through the functions here, which count what is 1 MiB or larger; a statement that may fail gets nothing beyond the bound, and
 //! SQLite reports SQLITE_NOMEM (53200) and stays usable.
 //!
 //! | who allocates | beyond the bound |
@@ -113,7 +113,7 @@ unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
     // SAFETY: an allocation of the same functions.
     let size = counted(unsafe { (system.size)(found) });
     if size > 0 && !take(size) {
-        // SAFETY: nobody else knows it.
+        // SAFETY: the allocation was made above, and no other code has its address.
         unsafe { (system.free)(found) };
         return std::ptr::null_mut();
     }

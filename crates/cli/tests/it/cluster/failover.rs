@@ -11,7 +11,7 @@ enum Fault {
     Server,
     Node,
     Frozen,
-    /// SIGSTOP of the server alone: its supervisor lives, and could extend its lease for ever.
+    /// SIGSTOP of the server alone: its supervisor lives, and could extend its lease indefinitely.
     Hung,
 }
 
@@ -86,7 +86,7 @@ async fn the_standby_of_a_node_that_is_frozen_takes_over() {
     until("a has what b has committed since", async || asked(&bed.node_a, committed_since).await == "1").await;
 }
 
-/// Nobody continues it.
+/// The server gets no SIGCONT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_standby_of_a_server_that_is_stopped_takes_over_and_the_server_is_replaced() {
     let bed = takes_over(Fault::Hung).await;

@@ -141,9 +141,13 @@ def one_round(group, fault, before, chooser):
     clients = [Client(history, group.ports, 1 + index, chooser.random()) for index in range(CLIENTS)]
     for client in clients:
         client.start()
-    work = lambda more: (lambda base: until(lambda: sum(c.answered for c in clients) >= base + more, "clients work"))(
-        sum(c.answered for c in clients)
-    )
+
+    def work(more):
+        """Waits until the clients have got so many more answers."""
+        answered = lambda: sum(client.answered for client in clients)
+        enough = answered() + more
+        until(lambda: answered() >= enough, "the clients get answers")
+
     work(60)
     time.sleep(chooser.random() * 0.3)
     master = group.master()

@@ -134,7 +134,8 @@ def sqlstate(body: bytes) -> str:
 
 def refusal(body: bytes) -> str:
     """The SQLSTATE of an ErrorResponse that says that nothing was done; nothing where it says that the outcome is unknown."""
-    return "" if b"is unknown" in body else sqlstate(body)
+    is_open = b"is unknown" in body or b"may have taken effect" in body
+    return "" if is_open else sqlstate(body)
 
 
 def value_of(answers: list[tuple[str, bytes]]) -> str:

@@ -159,26 +159,19 @@ unsafe extern "C" fn realloc(found: *mut c_void, bytes: c_int) -> *mut c_void {
     moved
 }
 
-/// While it lives, allocations of this thread may fail.
-pub(super) struct Bounded(());
+/// While it lives, allocations of this thread may fail. Holds what was so before: a function may run a statement of its own.
+pub(super) struct Bounded(bool);
 
 impl Bounded {
     pub fn begin() -> Bounded {
-        MAY_FAIL.set(true);
-        Bounded(())
+        Bounded(MAY_FAIL.replace(true))
     }
 }
 
 impl Drop for Bounded {
     fn drop(&mut self) {
-        MAY_FAIL.set(false);
+        MAY_FAIL.set(self.0);
     }
-}
-
-/// Whether a statement that may fail would get a value of this size.
-pub(super) fn has_room_for(bytes: usize) -> bool {
-    !MAY_FAIL.get()
-        || counted(c_int::try_from(bytes).unwrap_or(c_int::MAX)) + large_values() <= MAX.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@
 
 use super::conn::Conn;
 use super::error::SqliteError;
-use super::memory;
 use super::sqlstate::encode_error;
 use holdfast_types::cancel::{Asked, watch};
 use holdfast_types::{SqlResult, Value, ValueRef};
@@ -88,11 +87,6 @@ impl Conn {
             } else {
                 call(&(0..context.len()).map(|i| from_rusqlite(context.get_raw(i))).collect::<Vec<_>>())
             };
-            if let Ok(Value::Text(text)) = &result
-                && !memory::has_room_for(text.len())
-            {
-                return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_NOMEM), None));
-            }
             result.map(into_rusqlite).map_err(|e| rusqlite::Error::UserFunctionError(encode_error(&e).into()))
         };
         self.rusqlite().create_scalar_function(name, arguments, flags, call).map_err(SqliteError::from_rusqlite)

@@ -221,6 +221,15 @@ impl Volume {
         Ok(conn)
     }
 
+    /// Opens a connection for a private copy of the volume that may become the volume ([`crate::pages::PageStore::adopt`]): decided
+    /// changes are applied to it, and like that of [`Volume::open_redo`] it is dropped after any failure and needs no journal.
+    pub fn open_side_copy(&self) -> Result<Conn, VolumeError> {
+        let mut conn = self.connect("file:volume?role=branch", OpenFlags { write: true, create: false })?;
+        self.exec(&mut conn, "pragma journal_mode=off; pragma synchronous=off;")?;
+        self.exec(&mut conn, &format!("pragma cache_size=-{REDO_CACHE_KIB}"))?;
+        Ok(conn)
+    }
+
     fn connect(&self, uri: &str, flags: OpenFlags) -> Result<Conn, VolumeError> {
         Conn::open(uri, flags, Some(self.vfs.name())).map_err(|e| self.sqlite(e))
     }

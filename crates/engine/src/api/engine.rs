@@ -149,6 +149,7 @@ impl Engine {
             ("lock_waits", s.lock_waits.load(Ordering::Relaxed)),
             ("deadlocks", engine.locks.deadlocks()),
             ("requests_sent_to_branches", s.sent_to_branches.load(Ordering::Relaxed)),
+            ("side_copies", s.side_copies.load(Ordering::Relaxed)),
             ("row_versions_kept", engine.locks.versions_kept() as u64),
         ]
     }

@@ -4,10 +4,11 @@
 //! it. It never names the writer: what the writer cannot run comes back through the function that it was started with.
 
 pub mod exclusive;
+pub mod large;
 pub mod multi_database_commit;
 pub mod one_message;
 pub mod prepared;
-pub mod prewrite;
+mod prewrite;
 pub mod reader;
 pub mod submit;
 pub mod transaction;

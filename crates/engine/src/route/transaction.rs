@@ -18,8 +18,9 @@ use crate::branch::temp::{TempSpace, not_the_only_writer};
 use crate::branch::waits::{Branch, Ended};
 use crate::branch::work::Work;
 use crate::route::exclusive::ExclusiveTransaction;
+use crate::route::large::InAdvance;
+use crate::route::prepared;
 use crate::route::reader::prepare;
-use crate::route::{prepared, prewrite};
 use crate::state::advisory::Session;
 use crate::state::database::{DatabaseState, closed, next_txn_id};
 use crate::state::interruption::Interruption;
@@ -568,13 +569,14 @@ fn merge(
         result.last_insert_rowid = last;
         done(result);
     });
-    let sends = !changes_schema && ops.len() >= database.engine.options.prewrite_bytes_min;
-    let sole = sends
+    let in_advance = InAdvance::of(database, ops.len());
+    let large = !changes_schema && in_advance.is_anything();
+    let sole = large
         || changes_schema
         || ops.len() > SHARED_BATCH_BYTES_MAX.min(database.engine.trail.body_bytes_max() as usize / 8);
     let submission = Submission { level, author, ..Submission::new(Vec::new(), sink) };
-    let request = move |images, sent| {
-        let merge = Some(Merge { images, sent });
+    let request = move |images, sent, copy| {
+        let merge = Some(Merge { images, sent, copy });
         WriterCommand::Run(Waiting::new(Request {
             id,
             submission,
@@ -585,14 +587,14 @@ fn merge(
             ids: Arc::default(),
         }))
     };
-    if !sends {
-        return database.send(request(ops, None));
+    if !large {
+        return database.send(request(ops, None, None));
     }
     let committing = database.clone();
     database.engine.tasks.spawn_blocking(move || {
-        let sent = prewrite::prewrite(&committing, &ops);
+        let (sent, copy) = in_advance.run(&committing, &ops);
         // An error means that the database is being closed: the answer is never sent, and its ticket reports that.
-        committing.send(request(ops, sent)).unwrap_or_default();
+        committing.send(request(ops, sent, copy)).unwrap_or_default();
     });
     Ok(())
 }

@@ -16,6 +16,7 @@ use crate::state::queue::{Request, WriterCommand};
 use crate::state::readable_schema::ReadableSchema;
 use crate::state::reader_connection::Connection;
 use crate::state::redo_debt::RedoDebt;
+use crate::state::side_log::SideLog;
 use crate::state::waiting::Waiting;
 use crate::statement::run::{not_opened, on_a_fresh_snapshot, to_sql};
 use crossbeam_channel::Sender;
@@ -76,6 +77,8 @@ pub struct DatabaseState {
     /// Statements on branches that a cancel may interrupt, by transaction.
     pub interruptions: Mutex<HashMap<u64, Arc<Interruption>>>,
     pub redo: RedoDebt,
+    /// What the writer publishes while a side copy is being made.
+    pub side_log: Arc<SideLog>,
     /// Prepared transactions.
     pub prepared: Mutex<Registry>,
     /// Answers that wait until a batch is durable and has reached its level, by batch number.
@@ -130,6 +133,7 @@ impl DatabaseState {
             branches: Pool::default(),
             interruptions: Mutex::default(),
             redo,
+            side_log: Arc::default(),
             prepared: Mutex::default(),
             waiting: Mutex::default(),
             running: Mutex::default(),

@@ -32,6 +32,8 @@ pub mod retention;
 pub mod role_changes;
 pub mod running;
 pub mod semaphore;
+pub mod side_copy;
+pub mod side_log;
 pub mod signal;
 pub mod sqlite_uri;
 pub mod stats;

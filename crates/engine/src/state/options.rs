@@ -72,6 +72,9 @@ pub struct Options {
     /// A branch with at least this many bytes of images writes them to the trail itself when it commits, in eight
     /// pieces or more, and the writer only applies them.
     pub prewrite_bytes_min: usize,
+    /// Images of at least this many bytes are applied to a private copy of the volume while others write, and the writer takes its
+    /// pages over.
+    pub side_copy_bytes_min: usize,
     /// Row and key locks of one transaction, about 200 bytes each; with more it waits until it is the only writer, and
     /// continues without locks.
     pub branch_locks_max: usize,
@@ -121,6 +124,7 @@ impl Default for Options {
             boxcar_requests_max: 200,
             transaction_bytes_max: 1 << 30,
             prewrite_bytes_min: 8 << 20,
+            side_copy_bytes_min: 1 << 20,
             branch_locks_max: 2_000_000,
             branch_statements_max: 512,
             idle_in_transaction_timeout: Duration::from_secs(5),

@@ -4,6 +4,7 @@
 use crate::state::lock_owner::LockOwner;
 use crate::state::locks::OwnerId;
 use crate::state::prewritten::Prewritten;
+use crate::state::side_copy::SideCopy;
 use crate::state::submission::{OnCompletion, Submission};
 use crate::state::taken_ids::Taken;
 use crate::state::waiting::Waiting;
@@ -33,10 +34,13 @@ pub struct Request {
 }
 
 /// The changes of a branch.
+#[derive(Default)]
 pub struct Merge {
     pub images: Vec<u8>,
     /// The images as fragments in the trail, where there are enough to make that worth it.
     pub sent: Option<Prewritten>,
+    /// A copy of the volume that has the images already, where they are many.
+    pub copy: Option<Box<SideCopy>>,
 }
 
 /// What the queue carries; the writer runs it in this order.

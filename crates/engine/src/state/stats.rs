@@ -13,6 +13,7 @@ pub struct Stats {
     pub lock_waits: AtomicU64,
     pub sent_to_branches: AtomicU64,
     pub governed_us: AtomicU64,
+    pub side_copies: AtomicU64,
 }
 
 impl Stats {
@@ -40,6 +41,11 @@ impl Stats {
     /// The writer waited because the governor required it.
     pub fn governed(&self, delay: Duration) {
         self.governed_us.fetch_add(delay.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// The writer has published a side copy.
+    pub fn side_copy(&self) {
+        self.side_copies.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn checkpoint(&self, pages: u64) {

@@ -5,7 +5,7 @@
 //! | command | MAIN |
 //! |---|---|
 //! | run a request of bounded statements | runs it, and the bounded requests queued behind it, as one batch ([`batch`]) |
-//! | run any other request | runs it as a batch of its own ([`sole_request`]) |
+//! | run any other request | runs it as a batch of its own ([`sole_request`]), or publishes its side copy ([`adopt`]) |
 //! | begin | serves one exclusive transaction until it ends ([`exclusive`]); others wait elsewhere ([`commands`]) |
 //! | participate | commits together with the MAINs of other databases ([`participant`]) |
 //! | prepare, finish prepared | keeps a prepared transaction as rows, or ends it ([`prepared`]) |
@@ -22,6 +22,7 @@
 //! Failure: an error of one request undoes that request. If an error rolls back the whole batch (SQLite does that
 //! on its own when memory or disk fail, RULE 10), all the other requests run again.
 
+mod adopt;
 mod batch;
 mod commands;
 mod connection;

@@ -34,7 +34,7 @@ impl Answer {
         (self.done)(self.result);
     }
 
-    fn without_locks(mut self) -> Answer {
+    pub(super) fn without_locks(mut self) -> Answer {
         self.lock_owner = None;
         self
     }
@@ -88,6 +88,7 @@ impl Writer {
         let body = self.conn.capture().take();
         self.last_batch_bytes += body.len() as u64;
         self.publish_schema(number);
+        self.database.side_log.published(number, &body);
         self.database.engine.locks.end_batch(self.database.id);
         Ok(body)
     }
@@ -114,7 +115,7 @@ impl Writer {
     }
 
     /// Appends the batch; the answers leave when it is durable and has reached the highest of their levels.
-    fn hand_over(&mut self, number: u64, body: Vec<u8>, started: Instant, answers: Vec<Answer>) {
+    pub(super) fn hand_over(&mut self, number: u64, body: Vec<u8>, started: Instant, answers: Vec<Answer>) {
         let bytes = body.len() as u64;
         let database = self.database.clone();
         let time_us = started.elapsed().as_micros() as u64;

@@ -15,12 +15,14 @@ use std::time::Instant;
 
 impl Writer {
     /// Runs the request as a transaction and a batch of its own.
-    pub(super) fn run_sole(&mut self, mut request: Request) {
+    pub(super) fn run_sole(&mut self, request: Request) {
+        // It may have been cancelled before it got here.
+        let cancelled = self.database.interruptions.lock().remove(&request.id).is_some_and(|i| i.is_cancelled());
+        let left = if cancelled { Some(request) } else { self.adopt(request) };
+        let Some(mut request) = left else { return };
         let started = Instant::now();
         let number = self.number();
         self.interruptible(request.id);
-        // It may have been cancelled before it got here.
-        let cancelled = self.database.interruptions.lock().remove(&request.id).is_some_and(|i| i.is_cancelled());
         let (result, failed_step) = match cancelled {
             true => (Err(canceling()), 0),
             false => self.try_sole(&mut request),

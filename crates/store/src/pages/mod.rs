@@ -15,6 +15,7 @@
 //! Failure: a page of the file that has a wrong checksum or cannot be read is a [`ReadError`] and is logged with file
 //! and offset; nothing is repaired silently.
 
+mod adopt;
 mod chain;
 pub mod checksum;
 mod page;
@@ -23,6 +24,7 @@ mod sizes;
 mod snapshots;
 mod store;
 
+pub use adopt::{ChangeWatch, CopiedPages};
 pub use page::{PAGE_BYTES, Page, RESERVED_BYTES, offset_of};
 pub use sizes::{Sizes, sizes};
 pub use store::{CheckpointSet, Limits, PageStats, PageStore, ReadError, Staged};

@@ -1,5 +1,6 @@
 //! The page store of one volume: chains in shards, the database file underneath, the memory limit.
 
+use super::adopt::Changes;
 use super::chain::{Chain, Loc, Version, release};
 use super::checksum;
 use super::page::{PAGE_BYTES, Page, offset_of};
@@ -99,6 +100,12 @@ pub struct Staged {
     in_memory: usize,
 }
 
+impl Staged {
+    pub(super) fn has(&self, page: u32) -> bool {
+        self.pages.contains_key(&page)
+    }
+}
+
 /// Staged pages beyond this fraction of the memory go to scratch (RULE 18), so that one large transaction does not fill
 /// the memory.
 const STAGED_PART: i64 = 4;
@@ -130,6 +137,7 @@ pub struct PageStore {
     memory_pages: AtomicI64,
     published_pages: AtomicU64,
     hand: AtomicUsize,
+    changes: Changes,
 }
 
 impl PageStore {
@@ -158,6 +166,7 @@ impl PageStore {
             memory_pages: AtomicI64::new(0),
             published_pages: AtomicU64::new(0),
             hand: AtomicUsize::new(0),
+            changes: Changes::default(),
         };
         store.set_position(number, pages);
         store
@@ -169,6 +178,10 @@ impl PageStore {
         self.newest.store(number, Ordering::Release);
         self.durable.store(number, Ordering::Release);
         self.next.store(number + 1, Ordering::Release);
+    }
+
+    pub(super) fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     pub fn volume(&self) -> VolumeId {
@@ -302,7 +315,7 @@ impl PageStore {
         }
     }
 
-    fn io_error(&self, page: u32, source: std::io::Error) -> ReadError {
+    pub(super) fn io_error(&self, page: u32, source: std::io::Error) -> ReadError {
         ReadError::Io { page, offset: offset_of(page), path: self.path.clone(), source }
     }
 
@@ -359,6 +372,7 @@ impl PageStore {
         let number = self.next.load(Ordering::Acquire);
         let needed = self.snapshots.lock().needed();
         let count = staged.pages.len();
+        self.changes.published(staged.pages.keys().copied());
         let mut grown = 0i64;
         for (page, loc) in staged.pages.drain() {
             let mut shard = self.shard(page).lock();

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | the database as `main` | MAIN: reads its own staged pages, then the newest version; COMMIT publishes |
 //! | the database as `reader` | the newest durable snapshot, taken at the SHARED lock; writes are refused |
-//! | the database as `branch` | the snapshot chosen for it and its own writes on top, which vanish with the lock |
+//! | the database as `branch` | the snapshot chosen for it and its own writes on top, which vanish with the lock, unless its COMMIT keeps them |
 //! | a journal or temporary file | [`super::scratch_file`]: memory, then an unlinked file (RULE 18) |
 //! | a database as `temp` | a session's temporary tables, by their number: [`super::temp_file`] |
 //!
@@ -19,7 +19,7 @@
 
 use super::conn::Conn;
 use super::scratch_file::{self, ScratchFile};
-use crate::pages::{PAGE_BYTES, PageStore, ReadError, Staged};
+use crate::pages::{CopiedPages, PAGE_BYTES, PageStore, ReadError, Staged};
 use rusqlite::ffi;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -32,6 +32,12 @@ const FCNTL_SNAPSHOT: c_int = 0x4846_0001;
 
 /// Sets which snapshot the file of a branch takes at its next SHARED lock (argument: pointer to u64).
 const FCNTL_CHOOSE: c_int = 0x4846_0002;
+
+/// From now on a branch's COMMIT keeps its pages (no argument).
+const FCNTL_KEEP: c_int = 0x4846_0003;
+
+/// Hands the kept pages over (argument: pointer to Option<CopiedPages>).
+const FCNTL_TAKE: c_int = 0x4846_0004;
 
 thread_local! {
     static CAUSE: RefCell<Option<ReadError>> = const { RefCell::new(None) };
@@ -75,6 +81,9 @@ struct DbFile {
     snapshot: u64,
     pages: u32,
     staged: Staged,
+    /// A branch's COMMIT keeps its pages.
+    keeps: bool,
+    kept: Option<CopiedPages>,
 }
 
 #[repr(C)]
@@ -165,6 +174,25 @@ impl Conn {
     }
 }
 
+impl Conn {
+    /// From now on a COMMIT of this branch keeps its pages, for [`Conn::take_pages`].
+    pub fn keep_pages(&self) {
+        // SAFETY: our own file control uses no argument; on another VFS it is unknown.
+        unsafe { ffi::sqlite3_file_control(self.db(), c"main".as_ptr(), FCNTL_KEEP, std::ptr::null_mut()) };
+    }
+
+    /// The pages that the last COMMIT has kept.
+    pub fn take_pages(&self) -> Option<CopiedPages> {
+        let mut kept: Option<CopiedPages> = None;
+        // SAFETY: our own file control writes one Option<CopiedPages>; on another VFS it is unknown and nothing is written.
+        unsafe {
+            let to = (&raw mut kept).cast::<c_void>();
+            ffi::sqlite3_file_control(self.db(), c"main".as_ptr(), FCNTL_TAKE, to);
+        }
+        kept
+    }
+}
+
 /// # Safety
 /// `f` must be a handle that `open` filled with a `DbFile`.
 unsafe fn db<'a>(f: *mut ffi::sqlite3_file) -> &'a mut DbFile {
@@ -208,6 +236,8 @@ unsafe extern "C" fn open(
             snapshot: 0,
             pages: context.store.newest_pages(),
             staged: Staged::default(),
+            keeps: false,
+            kept: None,
         };
         f.cast::<DbHandle>()
             .write(DbHandle { base: ffi::sqlite3_file { pMethods: &METHODS }, file: Box::into_raw(Box::new(file)) });
@@ -355,7 +385,8 @@ unsafe extern "C" fn lock(f: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     }
     if file.lock == 0 {
         match file.role {
-            Role::Main => {}
+            // Another one than MAIN may have published since MAIN was without a lock.
+            Role::Main => file.pages = file.store.newest_pages(),
             Role::Reader | Role::Branch(0) => (file.snapshot, file.pages) = file.store.acquire(),
             Role::Branch(number) => (file.snapshot, file.pages) = file.store.acquire_at(number),
         }
@@ -386,6 +417,20 @@ unsafe extern "C" fn file_control(f: *mut ffi::sqlite3_file, op: c_int, arg: *mu
     match op {
         ffi::SQLITE_FCNTL_COMMIT_PHASETWO if file.role == Role::Main => {
             file.store.publish(&mut file.staged, file.pages);
+            ffi::SQLITE_OK
+        }
+        ffi::SQLITE_FCNTL_COMMIT_PHASETWO if file.keeps => {
+            let staged = std::mem::take(&mut file.staged);
+            file.kept = Some(CopiedPages::new(&file.store, staged, file.pages, file.snapshot));
+            ffi::SQLITE_OK
+        }
+        FCNTL_KEEP => {
+            file.keeps = file.role != Role::Main;
+            ffi::SQLITE_OK
+        }
+        FCNTL_TAKE => {
+            // SAFETY: only `Conn::take_pages` asks, with a pointer to an Option<CopiedPages>.
+            unsafe { *arg.cast::<Option<CopiedPages>>() = file.kept.take() };
             ffi::SQLITE_OK
         }
         FCNTL_SNAPSHOT => {

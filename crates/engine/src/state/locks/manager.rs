@@ -7,7 +7,7 @@ use super::versions::{Versions, id};
 use holdfast_store::locking::{Class, Touch};
 use holdfast_types::{SqlError, SqlState, TableId, TableLockMode, VolumeId};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -422,6 +422,11 @@ impl LockManager {
             }
         }
         Ok(())
+    }
+
+    /// MAIN takes over what a transaction has changed on a side copy; the transaction holds the locks.
+    pub fn adopt(&self, volume: VolumeId, raised: FxHashSet<Target>) {
+        self.0.lock().volumes.entry(volume).or_default().adopt(raised);
     }
 
     /// Whether a statement of the writer may change this without disturbing a branch.

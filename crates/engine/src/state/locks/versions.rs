@@ -6,7 +6,7 @@
 
 use super::mode::{LockId, Target};
 use holdfast_types::VolumeId;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Batches for which MAIN continues to register after the last branch has ended: short pauses between interactive
@@ -24,6 +24,8 @@ pub struct Versions {
     of: FxHashMap<Target, u64>,
     /// What each batch raised, in order.
     raised: VecDeque<(u64, Vec<Raised>)>,
+    /// What a batch raised that is one large transaction, in order.
+    adopted: VecDeque<(u64, FxHashSet<Target>)>,
     /// Nothing is known of batches up to this one.
     floor: u64,
     /// Snapshots on which branches work.
@@ -44,13 +46,14 @@ impl Versions {
             self.last_active = number;
         }
         self.registering = number < self.last_active + KEEP_REGISTERING_BATCHES && self.last_active > 0;
-        if self.registering && self.of.len() < VERSIONS_MAX {
+        if self.registering && self.len() < VERSIONS_MAX {
             let oldest = self.active.keys().next().copied().unwrap_or(durable).min(durable);
             self.forget(oldest);
         } else {
             self.floor = number;
             self.of.clear();
             self.raised.clear();
+            self.adopted.clear();
         }
         self.registering
     }
@@ -65,6 +68,7 @@ impl Versions {
     pub fn undo_batch(&mut self) {
         let Some(number) = self.working.take() else { return };
         self.floor = self.floor.min(number - 1);
+        self.adopted.pop_back_if(|(last, _)| *last == number);
         let Some((_, targets)) = self.raised.pop_back_if(|(last, _)| *last == number) else { return };
         for (target, before) in targets.into_iter().rev() {
             match before {
@@ -76,6 +80,9 @@ impl Versions {
 
     /// What is not newer than `snapshot` is of no use.
     fn forget(&mut self, snapshot: u64) {
+        while self.adopted.front().is_some_and(|(number, _)| *number <= snapshot) {
+            self.adopted.pop_front();
+        }
         while self.raised.front().is_some_and(|(number, _)| *number <= snapshot) {
             let Some((number, targets)) = self.raised.pop_front() else { break };
             for (target, _) in targets {
@@ -98,9 +105,18 @@ impl Versions {
         }
     }
 
+    /// The batch that MAIN is working on changes all of these, and they were listed before: one million are raised one by one in half a
+    /// second.
+    pub fn adopt(&mut self, targets: FxHashSet<Target>) {
+        let Some(number) = self.working else { return };
+        self.adopted.push_back((number, targets));
+    }
+
     /// The batch that changed it after `snapshot`, if one did: published, or the one MAIN is working on.
     pub fn newer(&self, target: &Target, snapshot: u64) -> Option<u64> {
-        let version = self.of.get(target).copied().unwrap_or(0).max(self.floor);
+        let adopted = self.adopted.iter().rev().find(|(_, targets)| targets.contains(target));
+        let adopted = adopted.map_or(0, |(number, _)| *number);
+        let version = self.of.get(target).copied().unwrap_or(0).max(adopted).max(self.floor);
         (version > snapshot).then_some(version)
     }
 
@@ -124,7 +140,7 @@ impl Versions {
 
     /// Versions kept at the moment.
     pub fn len(&self) -> usize {
-        self.of.len()
+        self.of.len() + self.adopted.iter().map(|(_, targets)| targets.len()).sum::<usize>()
     }
 }
 
@@ -190,6 +206,25 @@ mod tests {
         v.undo_batch();
         assert_eq!(v.newer(&row(1), 10), Some(11));
         assert_eq!(v.newer(&row(1), 11), None);
+    }
+
+    #[test]
+    fn what_a_large_transaction_raised_goes_with_its_batch() {
+        let mut v = Versions::default();
+        v.enter(10);
+        v.begin_batch(11, 10);
+        v.adopt([row(1), row(2)].into_iter().collect());
+        v.end_batch();
+        assert_eq!((v.newer(&row(1), 10), v.newer(&row(3), 10), v.len()), (Some(11), None, 2));
+        v.begin_batch(12, 10);
+        v.raise(row(1));
+        v.adopt([row(2), row(3)].into_iter().collect());
+        assert_eq!([1, 2, 3].map(|r| v.newer(&row(r), 10)), [Some(12); 3]);
+        v.undo_batch();
+        assert_eq!([1, 2, 3].map(|r| v.newer(&row(r), 10)), [Some(11), Some(11), None]);
+        v.leave(10);
+        v.begin_batch(12, 11);
+        assert_eq!(v.len(), 0);
     }
 
     #[test]

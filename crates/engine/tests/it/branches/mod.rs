@@ -3,6 +3,7 @@
 mod ahead;
 mod bench;
 mod large;
+mod side_copy;
 
 use bench::*;
 use holdfast_engine::{Collect, Engine, LockStrength, LockWait, Options, Report, RowLock, Step, Submission};

@@ -75,6 +75,7 @@ impl Bed {
             memory_bytes_max: 64 << 12,
             // Nearly everything that a branch commits.
             prewrite_bytes_min: 200,
+            side_copy_bytes_min: 200,
             initial_databases: NAMES.iter().map(|n| ((*n).to_owned(), Dialect::Sqlite)).collect(),
             on_failure: Arc::new(move |_| {
                 ended.store(true, Ordering::Release);

@@ -78,6 +78,7 @@ fn options(disk: &FaultDisk, method: SyncMethod) -> Options {
         memory_bytes_max: 64 << 12,
         // Nearly everything that a branch commits.
         prewrite_bytes_min: 200,
+        side_copy_bytes_min: 200,
         initial_databases: NAMES.iter().map(|n| ((*n).to_owned(), Dialect::Sqlite)).collect(),
         on_failure: Arc::new(|_| {}),
         ..Options::default()

@@ -24,6 +24,7 @@ pub fn options() -> Options {
         memory_bytes_max: 64 << 12,
         // Nearly everything that a branch commits.
         prewrite_bytes_min: 200,
+        side_copy_bytes_min: 200,
         initial_databases: NAMES.iter().map(|n| ((*n).to_owned(), Dialect::Sqlite)).collect(),
         ..Options::default()
     }

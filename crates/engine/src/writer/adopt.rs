@@ -1,0 +1,109 @@
+//! A large transaction whose images were applied to a side copy ([`crate::state::side_copy`]): the writer publishes the copy's pages
+//! as its next batch, instead of applying the images itself.
+//!
+//! | step | if it fails |
+//! |---|---|
+//! | the copy repeats the last batches and is closed | the images are merged in the usual way |
+//! | the record: it refers to the prewritten fragments, or contains the images | everything is undone, and the client gets the error |
+//! | MAIN lets go of the volume, and the pages are published | likewise: nothing was published |
+//! | MAIN reads the volume anew | the writer refuses everything from then on; the batch itself is whole, and goes to the trail |
+//! | versions, locks, the trail | as for every batch ([`super::publish`]) |
+
+use super::connection::{SentFragments, Writer};
+use super::publish::Answer;
+use crate::state::queue::{Merge, Request};
+use crate::state::side_copy::{Finished, SideCopy};
+use crate::state::submission::Completion;
+use holdfast_store::sqlite::SqliteError;
+use holdfast_types::record::Author;
+use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+use std::time::Instant;
+
+/// MAIN's connection keeps its lock and its cache as long as it is exclusive.
+const LET_GO: &str = "pragma locking_mode=normal; select number from main.holdfast_meta";
+const TAKE_AGAIN: &str = "pragma locking_mode=exclusive";
+const NUMBER: &str = "select number from main.holdfast_meta";
+
+impl Writer {
+    /// Publishes a request's side copy. Returns the request if its images have to be merged in the usual way.
+    pub(super) fn adopt(&mut self, mut request: Request) -> Option<Request> {
+        let started = Instant::now();
+        let Some(copy) = request.merge.as_mut().and_then(|merge| merge.copy.take()) else { return Some(request) };
+        // Its errors are those of the usual way, which begins as well.
+        if self.begin().is_err() {
+            return Some(request);
+        }
+        self.changes_are_of(request.lock_owner.as_ref().map(|owner| owner.id()));
+        let number = self.number();
+        let finished = match self.finish_copy(copy) {
+            Ok(finished) => finished,
+            Err(why) => {
+                tracing::info!(database = self.database.name, "a large transaction is merged by the writer: {why}");
+                self.rollback();
+                return Some(request);
+            }
+        };
+        let Request { submission, merge, done, lock_owner, .. } = request;
+        let adopted = self.publish_copy(finished, merge, submission.author.as_deref());
+        let (result, number) = match &adopted {
+            Ok(_) => (Ok(()), number),
+            Err(e) => (Err(e.clone()), number - 1),
+        };
+        let result = Completion { sink: submission.sink, result, failed_step: 0, last_insert_rowid: None, number };
+        let answer = Answer { done, result, lock_owner, level: submission.level }.without_locks();
+        match adopted {
+            Ok(body) => self.hand_over(number, body, started, vec![answer]),
+            Err(_) => {
+                self.rollback();
+                self.answer_without_batch(vec![answer]);
+            }
+        }
+        None
+    }
+
+    fn finish_copy(&mut self, copy: Box<SideCopy>) -> Result<Finished, Box<dyn std::error::Error>> {
+        // The transaction has changed nothing on MAIN, which only reads from here on.
+        self.conn.run(self.control.rollback)?;
+        Ok(copy.finish(self.number(), self.database.engine.epoch)?)
+    }
+
+    /// Returns the record for the trail. On an error nothing is published.
+    fn publish_copy(
+        &mut self,
+        finished: Finished,
+        merge: Option<Merge>,
+        author: Option<&Author>,
+    ) -> SqlResult<Vec<u8>> {
+        let Merge { images, sent, .. } = merge.unwrap_or_default();
+        let content = if sent.is_some() { &[][..] } else { &images };
+        self.ahead = sent.map(SentFragments::of);
+        let record = self.records(content, author)?;
+        self.check_size()?;
+        self.conn.exec(LET_GO).map_err(|e| self.sql_error(&e))?;
+        let adopted = self.volume.store().adopt(finished.pages, &finished.watch);
+        let again = self.conn.exec(TAKE_AGAIN);
+        let number = adopted.map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
+        if self.on.lock().registering {
+            self.database.engine.locks.adopt(self.database.id, finished.raised);
+        }
+        record.finish(self.conn.capture().buffer());
+        let body = self.conn.capture().take();
+        self.database.engine.stats.side_copy();
+        self.last_batch_bytes += body.len() as u64;
+        self.database.engine.locks.end_batch(self.database.id);
+        self.database.side_log.published(number, &body);
+        match again.and_then(|()| self.number_in_the_volume()) {
+            Ok(found) if found == number => {}
+            Ok(found) => self.break_off(format!("batch {number} was published, and the writer reads batch {found}")),
+            Err(e) => self.break_off(format!("the writer cannot read batch {number}, which was published: {e}")),
+        }
+        Ok(body)
+    }
+
+    fn number_in_the_volume(&mut self) -> Result<u64, SqliteError> {
+        match self.conn.query_value(NUMBER)? {
+            Value::Int(number) => Ok(number as u64),
+            _ => Ok(0),
+        }
+    }
+}

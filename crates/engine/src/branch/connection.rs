@@ -94,12 +94,6 @@ impl Connection {
     }
 }
 
-/// A connection that is being closed, counted until it is gone.
-struct Ending {
-    connection: Connection,
-    _counted: Counted,
-}
-
 struct Counted(Arc<DatabaseState>);
 
 impl Drop for Counted {
@@ -121,17 +115,16 @@ impl Pool {
         }
     }
 
-    /// Gives back a connection with `bytes` of changes. To undo many takes as long as to make them (1,000,000 rows: 3 s),
-    /// and no statement should wait for that.
+    /// Gives back a connection with `bytes` of changes. One with many is closed, and no statement should wait for that.
     pub fn end(&self, database: &Arc<DatabaseState>, bytes: usize, connection: Connection) {
         if bytes <= MANY_BYTES {
             return self.give_back(connection);
         }
         *self.ending.lock() += 1;
-        let ending = Ending { connection, _counted: Counted(database.clone()) };
+        let counted = Counted(database.clone());
         drop(database.engine.tasks.spawn_blocking(move || {
-            let mut ending = ending;
-            ending.connection.end();
+            connection.discard();
+            drop(counted);
         }));
     }
 

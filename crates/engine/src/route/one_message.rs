@@ -15,11 +15,6 @@ use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A slow request that changes more than this is run by the writer. That stops other sessions for as long as it takes,
-/// but locking every row on a branch and applying the images takes several times as long, and the second half of that
-/// stops them as well (300,000 rows changed: 0.3 s in the writer; 2.4 s on a branch, 0.9 s of them in the writer).
-const BESIDE_BYTES_MAX: usize = 1 << 20;
-
 /// VACUUM waits this long for open transactions.
 const EXCLUSIVE_WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -58,7 +53,6 @@ async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Op
             return None;
         }
     };
-    txn.set_bytes_max(BESIDE_BYTES_MAX).ok()?;
     txn.ids = ids.clone();
     // An error here means that the reply sink is lost as well: the client learns it from the dropped ticket.
     match txn.execute_on_branch(0, step, sink).await.ok()? {

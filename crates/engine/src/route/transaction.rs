@@ -273,14 +273,6 @@ impl WriteTxn {
         }
     }
 
-    /// Sets the bytes of images with which it leaves its branch.
-    pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) -> SqlResult<()> {
-        if let Mode::Branch(branch) = &mut self.mode {
-            branch.state()?.size.bytes_max = bytes_max;
-        }
-        Ok(())
-    }
-
     /// Runs one statement, and never moves to MAIN.
     pub(crate) async fn execute_on_branch(
         &mut self,

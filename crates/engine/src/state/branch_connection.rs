@@ -165,6 +165,19 @@ impl Connection {
         ended && !self.spoiled && self.detach()
     }
 
+    /// Ends a connection with many changes, which takes as long to undo as it took to make them. Its COMMIT leads nowhere: a branch's
+    /// pages vanish with its lock. The page cache is useless then, and so is the connection.
+    pub fn discard(mut self) {
+        if self.temp_attached || self.conn.autocommit() {
+            self.end();
+            return;
+        }
+        self.gate.open();
+        // What cannot be committed is undone when the connection is closed.
+        let _ = self.conn.exec("commit");
+        self.gate.close();
+    }
+
     fn detach(&mut self) -> bool {
         self.temp_cache.clear(&mut self.conn);
         !std::mem::take(&mut self.temp_attached) || self.conn.detach_temp().is_ok()

@@ -99,6 +99,8 @@ pub struct Finished {
     pub watch: ChangeWatch,
     /// The rows and keys that get a new version.
     pub raised: FxHashSet<Target>,
+    /// It is the next copy's turn when this one is published.
+    _turn: Following,
 }
 
 /// See the module.
@@ -232,8 +234,8 @@ impl SideCopy {
         self.conn.keep_pages();
         self.conn.exec("commit")?;
         let pages = self.conn.take_pages().ok_or(NotCopied::NoPages)?;
-        let SideCopy { watch, raised, .. } = self;
+        let SideCopy { watch, raised, following, .. } = self;
         let raised = std::mem::take(&mut *raised.lock());
-        Ok(Finished { pages, watch, raised })
+        Ok(Finished { pages, watch, raised, _turn: following })
     }
 }

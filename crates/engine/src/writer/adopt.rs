@@ -7,22 +7,67 @@
 //! | the record: it refers to the prewritten fragments, or contains the images | everything is undone, and the client gets the error |
 //! | MAIN lets go of the volume, and the pages are published | likewise: nothing was published |
 //! | MAIN reads the volume anew | the writer refuses everything from then on; the batch itself is whole, and goes to the trail |
-//! | versions, locks, the trail | as for every batch ([`super::publish`]) |
+//! | versions, the trail | as for every batch ([`super::publish`]) |
+//! | its locks are released on another thread; then the answer may leave | |
 
 use super::connection::{SentFragments, Writer};
 use super::publish::Answer;
+use crate::state::lock_owner::LockOwner;
 use crate::state::queue::{Merge, Request};
 use crate::state::side_copy::{Finished, SideCopy};
-use crate::state::submission::Completion;
+use crate::state::submission::{Completion, OnCompletion};
 use holdfast_store::sqlite::SqliteError;
 use holdfast_types::record::Author;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// MAIN's connection keeps its lock and its cache as long as it is exclusive.
 const LET_GO: &str = "pragma locking_mode=normal; select number from main.holdfast_meta";
 const TAKE_AGAIN: &str = "pragma locking_mode=exclusive";
 const NUMBER: &str = "select number from main.holdfast_meta";
+
+/// An answer that leaves when the locks are released as well: the client's next statement must not meet them.
+#[derive(Default)]
+struct AfterRelease {
+    released: bool,
+    answer: Option<Box<dyn FnOnce() + Send>>,
+}
+
+/// Dropping it releases a million locks, which takes half a second, and then lets the answer leave.
+struct Releasing {
+    lock_owner: Option<LockOwner>,
+    then: Arc<Mutex<AfterRelease>>,
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        drop(self.lock_owner.take());
+        let answer = {
+            let mut then = self.then.lock();
+            then.released = true;
+            then.answer.take()
+        };
+        if let Some(answer) = answer {
+            answer();
+        }
+    }
+}
+
+fn after_release(done: OnCompletion, lock_owner: Option<LockOwner>) -> (OnCompletion, Releasing) {
+    let then = Arc::new(Mutex::new(AfterRelease::default()));
+    let releasing = Releasing { lock_owner, then: then.clone() };
+    let done: OnCompletion = Box::new(move |result| {
+        let mut then = then.lock();
+        if then.released {
+            drop(then);
+            return done(result);
+        }
+        then.answer = Some(Box::new(move || done(result)));
+    });
+    (done, releasing)
+}
 
 impl Writer {
     /// Publishes a request's side copy. Returns the request if its images have to be merged in the usual way.
@@ -49,8 +94,10 @@ impl Writer {
             Ok(_) => (Ok(()), number),
             Err(e) => (Err(e.clone()), number - 1),
         };
+        let (done, releasing) = after_release(done, lock_owner);
+        drop(self.database.engine.tasks.spawn_blocking(move || drop(releasing)));
         let result = Completion { sink: submission.sink, result, failed_step: 0, last_insert_rowid: None, number };
-        let answer = Answer { done, result, lock_owner, level: submission.level }.without_locks();
+        let answer = Answer { done, result, lock_owner: None, level: submission.level };
         match adopted {
             Ok(body) => self.hand_over(number, body, started, vec![answer]),
             Err(_) => {
@@ -70,7 +117,7 @@ impl Writer {
     /// Returns the record for the trail. On an error nothing is published.
     fn publish_copy(
         &mut self,
-        finished: Finished,
+        mut finished: Finished,
         merge: Option<Merge>,
         author: Option<&Author>,
     ) -> SqlResult<Vec<u8>> {
@@ -84,7 +131,7 @@ impl Writer {
         let again = self.conn.exec(TAKE_AGAIN);
         let number = adopted.map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
         if self.on.lock().registering {
-            self.database.engine.locks.adopt(self.database.id, finished.raised);
+            self.database.engine.locks.adopt(self.database.id, std::mem::take(&mut finished.raised));
         }
         record.finish(self.conn.capture().buffer());
         let body = self.conn.capture().take();

@@ -24,36 +24,41 @@ use std::sync::Arc;
 /// Where page 1 has the change counter, and version-valid-for, which is equal to it (sqlite.org/fileformat.html 1.3).
 const COUNTERS: [usize; 2] = [24, 92];
 
-/// The pages that were published since someone began to watch.
+/// Pages that were published since a watch began.
+type Changed = Arc<Mutex<HashSet<u32>>>;
+
+/// The watches of a store.
 #[derive(Default)]
-pub struct Changes(Mutex<Option<HashSet<u32>>>);
+pub struct Changes(Mutex<Vec<Changed>>);
 
 impl Changes {
-    pub(super) fn published(&self, pages: impl Iterator<Item = u32>) {
-        if let Some(changed) = &mut *self.0.lock() {
-            changed.extend(pages);
-        }
+    pub(super) fn published(&self, pages: impl Iterator<Item = u32> + Clone) {
+        self.0.lock().iter().for_each(|changed| changed.lock().extend(pages.clone()));
     }
 }
 
-/// Lists the pages that are published while it exists. There is one at a time.
-pub struct ChangeWatch(Arc<PageStore>);
+/// Lists the pages that are published while it exists.
+pub struct ChangeWatch {
+    store: Arc<PageStore>,
+    changed: Changed,
+}
 
 impl ChangeWatch {
     /// Begins to watch.
     pub fn begin(store: &Arc<PageStore>) -> ChangeWatch {
-        *store.changes().0.lock() = Some(HashSet::new());
-        ChangeWatch(store.clone())
+        let changed = Changed::default();
+        store.changes().0.lock().push(changed.clone());
+        ChangeWatch { store: store.clone(), changed }
     }
 
-    fn take(&self) -> HashSet<u32> {
-        self.0.changes().0.lock().take().unwrap_or_default()
+    fn pages(&self) -> Vec<u32> {
+        self.changed.lock().iter().copied().collect()
     }
 }
 
 impl Drop for ChangeWatch {
     fn drop(&mut self) {
-        drop(self.take());
+        self.store.changes().0.lock().retain(|other| !Arc::ptr_eq(other, &self.changed));
     }
 }
 
@@ -87,7 +92,7 @@ impl PageStore {
     /// Publishes a copy as the next snapshot and returns its number. MAIN must not be in a transaction.
     pub fn adopt(&self, mut copy: CopiedPages, watch: &ChangeWatch) -> Result<u64, ReadError> {
         let mut bytes = [0; PAGE_BYTES];
-        for page in watch.take() {
+        for page in watch.pages() {
             if page <= copy.pages.min(copy.base_pages) && !copy.staged.has(page) {
                 self.read(page, copy.base, 0, &mut bytes)?;
                 self.stage(&mut copy.staged, page, &bytes).map_err(|e| self.io_error(page, e))?;

@@ -46,6 +46,9 @@ impl Bed {
     fn adopt(&mut self, large: &[String], small: &[String]) {
         let store = self.volume.store().clone();
         let watch = ChangeWatch::begin(&store);
+        // Of other copies.
+        let _other = ChangeWatch::begin(&store);
+        drop(ChangeWatch::begin(&store));
         let mut copy = self.volume.open_side_copy().unwrap();
         let (newest, _) = store.acquire_newest();
         copy.choose_snapshot(newest);

@@ -7,10 +7,12 @@
 //! Failure: an acknowledged row that is missing, or a node that does not take over, ends the demo with exit code 1.
 
 mod bed;
+mod net;
 
 use anyhow::{Context, bail};
-use bed::{Bed, NAMES};
+use bed::{Bed, Host, NAMES};
 use holdfast_cluster::Asked;
+use net::Net;
 use rustix::process::Signal;
 use serde_json::json;
 use std::collections::HashSet;
@@ -37,13 +39,17 @@ Examples:
   holdfast cluster demo
   holdfast cluster demo --fault server
   holdfast cluster demo --seconds 5 --json
+  sudo holdfast cluster demo --netns --fault cable
 
-Needs no root and about 700 MB in the temporary directory. The standby takes over by itself. Exit codes: 0 no acknowledged row was
+Needs no root, except for --netns, and about 700 MB in the temporary directory. The standby takes over by itself. Exit codes: 0 no acknowledged row was
 lost, 1 otherwise.")]
 pub struct Arguments {
     /// What happens to the master, first a, then b
     #[arg(long, value_enum, default_value_t = Fault::Node)]
     fault: Fault,
+    /// Give each node a network namespace of its own, and certificates; needs root
+    #[arg(long)]
+    netns: bool,
     /// How long the load runs before the fault, and again after it
     #[arg(long, value_name = "SECONDS", default_value_t = 3)]
     seconds: u64,
@@ -67,6 +73,8 @@ enum Fault {
     Node,
     /// SIGSTOP of both; they continue when the standby has taken over
     Stop,
+    /// Its network cable is pulled, and put back when the standby has taken over; needs --netns
+    Cable,
 }
 
 impl Fault {
@@ -76,6 +84,7 @@ impl Fault {
             Fault::Server => format!("kill -9 {name}"),
             Fault::Node => format!("kill -9 {name} and its supervisor"),
             Fault::Stop => format!("SIGSTOP {name} and its supervisor"),
+            Fault::Cable => format!("the cable of {name} is pulled"),
         }
     }
 
@@ -90,6 +99,19 @@ impl Fault {
                 bed.signal_server(node, Signal::STOP)?;
                 bed.signal_supervisor(node, Signal::STOP)
             }
+            Fault::Cable => bed.cut(node, true),
+        }
+    }
+
+    /// What can be undone is, when the standby has taken over.
+    fn ends(self, bed: &Bed, node: usize) -> anyhow::Result<()> {
+        match self {
+            Fault::Server | Fault::Node => Ok(()),
+            Fault::Stop => {
+                bed.signal_supervisor(node, Signal::CONT)?;
+                bed.signal_server(node, Signal::CONT)
+            }
+            Fault::Cable => bed.cut(node, false),
         }
     }
 }
@@ -128,6 +150,9 @@ struct Counts {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.fault == Fault::Cable && !arguments.netns {
+        bail!("--fault cable needs --netns: the nodes have no cables without namespaces");
+    }
     let (dir, is_kept) = match &arguments.dir {
         Some(dir) => (std::path::absolute(dir)?, true),
         None => (std::env::temp_dir().join(format!("holdfast-demo-{}", std::process::id())), false),
@@ -156,12 +181,13 @@ impl Arguments {
 
 async fn demo(arguments: &Arguments, dir: PathBuf) -> anyhow::Result<()> {
     arguments.tell("makes the server a, its standby b and the witness w");
-    let mut bed = Bed::make(dir)?;
+    let net = arguments.netns.then(Net::make).transpose()?;
+    let mut bed = Bed::make(dir, net)?;
     for node in [2, 1, 0] {
         bed.start(node)?;
     }
     until_agreed(&bed, 0).await?;
-    let setup = connect(bed.ports[0]).await.context("a cannot be reached")?;
+    let setup = connect(&bed.hosts[0]).await.context("a cannot be reached")?;
     setup.batch_execute("create table demo (id bigint primary key)").await?;
     drop(setup);
     let (mut told, mut rounds) = (Told::default(), Vec::new());
@@ -169,7 +195,7 @@ async fn demo(arguments: &Arguments, dir: PathBuf) -> anyhow::Result<()> {
         let (name, new) = (NAMES[master], NAMES[1 - master]);
         arguments.tell(&format!("{name} is the master, {new} its standby at level hot; the clients begin"));
         let line = fails_over(&mut bed, arguments, master, &mut told).await?;
-        let ids = ids(bed.ports[1 - master]).await?;
+        let ids = ids(&bed.hosts[1 - master]).await?;
         let counts = told.compared_with(&ids);
         returns(&mut bed, arguments, master, &ids).await?;
         if master == 1 {
@@ -226,7 +252,7 @@ async fn fails_over(bed: &mut Bed, arguments: &Arguments, master: usize, told: &
     let load = Load { stop: AtomicBool::default(), commits: AtomicU64::default(), on_new: AtomicU64::default(), new };
     let load = Arc::new(load);
     let numbers = (0..arguments.clients).map(|number| master as u64 * CLIENTS_MAX + number);
-    let clients: Vec<_> = numbers.map(|number| tokio::spawn(insert(load.clone(), bed.ports, number))).collect();
+    let clients: Vec<_> = numbers.map(|number| tokio::spawn(insert(load.clone(), bed.hosts.clone(), number))).collect();
     show(&load, arguments, Duration::from_secs(arguments.seconds)).await;
     let began = Instant::now();
     let ms = || began.elapsed().as_millis() as u64;
@@ -248,11 +274,7 @@ async fn fails_over(bed: &mut Bed, arguments: &Arguments, master: usize, told: &
         tokio::time::sleep(LOOK).await;
     }
     let first_commit = ms();
-    if arguments.fault == Fault::Stop {
-        for signalled in [bed.signal_supervisor(master, Signal::CONT), bed.signal_server(master, Signal::CONT)] {
-            signalled?;
-        }
-    }
+    arguments.fault.ends(bed, master)?;
     show(&load, arguments, Duration::from_secs(arguments.seconds)).await;
     load.stop.store(true, Ordering::Relaxed);
     for client in clients {
@@ -274,7 +296,7 @@ async fn returns(bed: &mut Bed, arguments: &Arguments, old: usize, found: &HashS
     arguments.tell(&format!("{name} returns as the standby of {new}, by itself"));
     until_agreed(bed, 1 - old).await?;
     let limit = Instant::now() + PATIENCE;
-    while ids(bed.ports[old]).await? != *found {
+    while ids(&bed.hosts[old]).await? != *found {
         if Instant::now() > limit {
             bail!("{name} does not show the rows of {new} after {PATIENCE:?}");
         }
@@ -300,19 +322,20 @@ async fn until_agreed(bed: &Bed, master: usize) -> anyhow::Result<()> {
     }
 }
 
-async fn connect(port: u16) -> Result<Client, tokio_postgres::Error> {
-    let config = format!("host=127.0.0.1 port={port} user=holdfast dbname=holdfast");
-    let (client, connection) = tokio_postgres::connect(&config, NoTls).await?;
+async fn connect(to: &Host) -> Result<Client, tokio_postgres::Error> {
+    let mut config = tokio_postgres::Config::new();
+    config.host(&to.host).port(to.port).user("holdfast").dbname("holdfast");
+    let (client, connection) = config.connect(NoTls).await?;
     tokio::spawn(connection);
     Ok(client)
 }
 
 /// One client: inserts until it is stopped. Returns the acknowledged ids, and those without an answer.
-async fn insert(load: Arc<Load>, ports: [u16; 2], number: u64) -> (Vec<i64>, Vec<i64>) {
+async fn insert(load: Arc<Load>, hosts: [Host; 2], number: u64) -> (Vec<i64>, Vec<i64>) {
     let (mut acknowledged, mut open) = (Vec::new(), Vec::new());
     let (mut id, mut host) = ((number as i64) << 40, 1 - load.new);
     while !load.stop.load(Ordering::Relaxed) {
-        let connected = tokio::time::timeout(CONNECT_MAX, connect(ports[host])).await;
+        let connected = tokio::time::timeout(CONNECT_MAX, connect(&hosts[host])).await;
         if let Ok(Ok(client)) = connected {
             while !load.stop.load(Ordering::Relaxed) {
                 id += 1;
@@ -353,10 +376,10 @@ async fn show(load: &Load, arguments: &Arguments, lasts: Duration) {
 }
 
 /// All ids on a node.
-async fn ids(port: u16) -> anyhow::Result<HashSet<i64>> {
+async fn ids(of: &Host) -> anyhow::Result<HashSet<i64>> {
     let limit = Instant::now() + PATIENCE;
     loop {
-        let asked = async { connect(port).await?.query("select id from demo", &[]).await };
+        let asked = async { connect(of).await?.query("select id from demo", &[]).await };
         match asked.await {
             Ok(rows) => return Ok(rows.iter().map(|row| row.get(0)).collect()),
             // It starts, or its lease is late.

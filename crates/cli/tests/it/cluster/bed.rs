@@ -6,7 +6,7 @@ use holdfast_cluster::process::{Identity, Process};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use tempfile::TempDir;
 
@@ -98,6 +98,11 @@ impl Supervised {
         let mut child = self.child.take().unwrap();
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         child.wait().unwrap()
+    }
+
+    /// Waits for the end of the supervisor.
+    pub fn ended(&mut self) -> ExitStatus {
+        self.child.take().unwrap().wait().unwrap()
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -228,7 +233,8 @@ pub struct Bed {
     pub b: Supervised,
     pub w: Supervised,
     _runtime: TempDir,
-    _scratch: TempDir,
+    clone_runtime: TempDir,
+    scratch: TempDir,
 }
 
 impl Bed {
@@ -264,7 +270,39 @@ impl Bed {
             child: None,
         };
         let (a, b, w) = (supervised("a"), supervised("b"), supervised("w"));
-        Bed { node_a, node_b, a, b, w, _runtime: runtime, _scratch: scratch }
+        let clone_runtime = TempDir::new_in("/dev/shm").unwrap();
+        Bed { node_a, node_b, a, b, w, _runtime: runtime, clone_runtime, scratch }
+    }
+
+    /// A supervisor of `b` on a copy of its directory, as on another machine: with its own ports, and a runtime directory
+    /// of its own.
+    pub fn clone_of_b(&self, copy: &Path) -> Supervised {
+        let (links, clients) = (holdfast_seams::testing::port(), holdfast_seams::testing::port());
+        let data = self.node_b.data();
+        let config = self.scratch.path().join("clone.toml");
+        let text = std::fs::read_to_string(&self.b.config).unwrap();
+        let mut in_b = false;
+        let lines = text.lines().map(|line| {
+            in_b = if line.starts_with('[') { line == "[node.b]" } else { in_b };
+            match line.split(' ').next() {
+                Some("links") if in_b => format!("links = [\"127.0.0.1:{links}\"]\n"),
+                Some("data") if in_b => format!("data = \"{}\"\n", copy.display()),
+                Some("clients") if in_b => format!("clients = \"127.0.0.1:{clients}\"\n"),
+                _ => format!("{line}\n"),
+            }
+        });
+        std::fs::write(&config, lines.collect::<String>()).unwrap();
+        let settings = copy.join("holdfast.toml");
+        let text = std::fs::read_to_string(&settings).unwrap();
+        std::fs::write(&settings, text.replace(&self.node_b.at(), &format!("127.0.0.1:{clients}"))).unwrap();
+        assert_ne!(data, copy.display().to_string());
+        Supervised {
+            name: "b",
+            runtime: self.clone_runtime.path().join("holdfast/shop/b"),
+            config,
+            log: self.scratch.path().join("clone.log"),
+            child: None,
+        }
     }
 
     /// All three run, `a` is the master, and `b` may be promoted.

@@ -1,9 +1,9 @@
 //! `holdfast cluster demo` loses its master twice and no acknowledged row; the cluster promotes the standby, not the demo.
 
-use crate::node::succeeds;
+use crate::node::{refuses, succeeds};
 
-fn loses_nothing(fault: &str) {
-    let said = succeeds(&["cluster", "demo", "--fault", fault, "--seconds", "1", "--clients", "3", "--json"]);
+fn loses_nothing(fault: &[&str]) {
+    let said = succeeds(&[&["cluster", "demo", "--seconds", "1", "--clients", "3", "--json"], fault].concat());
     let result: serde_json::Value = serde_json::from_str(&said).unwrap();
     let acknowledged = result["acknowledged"].as_u64().unwrap();
     let rounds = result["rounds"].as_array().unwrap();
@@ -21,15 +21,35 @@ fn loses_nothing(fault: &str) {
 
 #[test]
 fn the_demo_loses_no_acknowledged_row_when_the_server_is_killed() {
-    loses_nothing("server");
+    loses_nothing(&["--fault", "server"]);
 }
 
 #[test]
 fn the_demo_loses_no_acknowledged_row_when_the_node_is_killed_and_brings_the_old_master_back() {
-    loses_nothing("node");
+    loses_nothing(&["--fault", "node"]);
 }
 
 #[test]
 fn the_demo_loses_no_acknowledged_row_when_the_node_is_frozen() {
-    loses_nothing("stop");
+    loses_nothing(&["--fault", "stop"]);
+}
+
+/// Each node has its own network, and the master's cable is pulled: clients on its machine still reach it, and it acknowledges nothing.
+/// Without the right to make namespaces the demo says what it needs.
+#[test]
+fn the_demo_loses_no_acknowledged_row_when_a_cable_is_pulled() {
+    let name = format!("hfprobe{}", std::process::id());
+    let ip = |verb: &str| std::process::Command::new("ip").args(["netns", verb, &name]).output();
+    if ip("add").is_ok_and(|made| made.status.success()) {
+        ip("del").unwrap();
+        return loses_nothing(&["--netns", "--fault", "cable"]);
+    }
+    let said = refuses(&["cluster", "demo", "--netns", "--fault", "cable"]);
+    assert!(said.contains("--netns needs"), "{said}");
+}
+
+#[test]
+fn a_cable_needs_namespaces() {
+    let said = refuses(&["cluster", "demo", "--fault", "cable"]);
+    assert!(said.contains("--fault cable needs --netns"), "{said}");
 }

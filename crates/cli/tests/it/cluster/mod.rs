@@ -1,5 +1,6 @@
 //! Nodes under supervisors: three on the ports of this machine, each with its own processes.
 
+mod attacked;
 mod bed;
 mod demo;
 mod dsn;

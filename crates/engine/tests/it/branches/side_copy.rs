@@ -111,12 +111,39 @@ fn small(db: &Database, seed: u64, ends: &AtomicBool) {
     }
 }
 
+/// Large transactions of other threads, each on rows of its own.
+fn larger(db: &Database, seed: u64, ends: &AtomicBool) {
+    let first = 1_000_000 * seed as i64;
+    let mut round = 0;
+    while !ends.load(Ordering::Acquire) {
+        round += 1;
+        let id = first + round * 100;
+        let mut txn = begin(db, RC);
+        for i in 0..20 {
+            run(&mut txn, &format!("insert into notes values({}, zeroblob({}))", id + i, 300 * (i + seed as i64)))
+                .unwrap();
+        }
+        run(&mut txn, &format!("delete from notes where id between {first} and {}", id - 1000)).unwrap();
+        commit(txn).unwrap();
+    }
+}
+
+/// Ends the threads, also after a panic.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 #[test]
 fn others_write_next_to_many_copies() {
     let options = Options { memory_bytes_max: 4 << 20, ..few_bytes() };
     let o = open_with(TABLES, options);
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _ends = Ends(&ends);
         for seed in 1..=3 {
             let (db, ends) = (&o.db, &ends);
             scope.spawn(move || small(db, seed, ends));
@@ -126,9 +153,13 @@ fn others_write_next_to_many_copies() {
                 o.db.checkpoint().unwrap();
             }
         });
+        for seed in 4..=5 {
+            let (db, ends) = (&o.db, &ends);
+            scope.spawn(move || larger(db, seed, ends));
+        }
         let mut patience = Patience::new();
         let mut round = 0;
-        while copies(&o.engine) < 40 {
+        while copies(&o.engine) < 60 {
             patience.sees(format!("{} copies", copies(&o.engine)));
             patience.look("copies");
             round += 1;
@@ -141,7 +172,6 @@ fn others_write_next_to_many_copies() {
                 large(&o.db, &format!("delete from big where id < {}", round * 10_000));
             }
         }
-        ends.store(true, Ordering::Release);
     });
     same_after_a_crash(o);
 }

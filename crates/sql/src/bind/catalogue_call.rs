@@ -134,6 +134,13 @@ impl Binder<'_> {
             ("pg_encoding_to_char", 1) => {
                 Some(Typed::new(format!("(CASE {} WHEN 6 THEN 'UTF8' ELSE '' END)", self.first_oid(args)?), Type::NAME))
             }
+            ("pg_relation_is_publishable", 1) => {
+                let id = self.coerce(args[0].clone(), Type::new(oid::REGCLASS), When::Assignment)?.sql;
+                let condition =
+                    format!("({ROW}.\"relkind\" = 'r' AND {ROW}.\"relpersistence\" = 'p' AND {ROW}.\"oid\" >= 16384)");
+                let from = format!("FROM pg_catalog.\"pg_class\" AS {ROW} WHERE {ROW}.\"oid\" = {id}");
+                Some(Typed::new(format!("(SELECT {condition} {from})"), Type::BOOL))
+            }
             ("pg_table_is_visible", 1) => {
                 // The name alone does not find a permanent table that a temporary one hides.
                 let schema = self.ctx.schema;
@@ -470,7 +477,7 @@ fn call_of_nothing(name: &str, args: usize) -> Option<Typed> {
         ("pg_last_wal_replay_lsn", 0) => position(standing("replay_lsn")),
         ("holdfast_epoch", 0) => Some(Typed::new(standing("epoch"), Type::INT8)),
         ("pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
-        ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),
+        ("pg_is_other_temp_schema", 1) => Some(Typed::sure("0", Type::BOOL)),
         (_, 2 | 3) if name.starts_with("has_") && name.ends_with("_privilege") => yes(),
         ("row_security_active", 1) => Some(Typed::sure("0", Type::BOOL)),
         ("col_description", 2) => text("NULL".into()),

@@ -3,6 +3,7 @@
 //! USING and NATURAL become conditions with merged columns in the scope, so that types are checked and `*` lists
 //! the columns in PostgreSQL's order.
 
+use super::coerce::When;
 use super::query::{derived, renamed, unique_names};
 use super::scope::{self, Column, Columns, Relation, Scope, Source};
 use super::typed::Typed;
@@ -359,6 +360,11 @@ impl Binder<'_> {
             add(scope, Relation::new(shown.as_str(), columns, Source::Function))?;
             return Ok((format!("pg_catalog.{} AS {}", quote(table.name), quote(&shown)), false));
         }
+        if let ("pg_get_publication_tables", [FunctionArg::Unnamed(FunctionArgExpr::Expr(name))]) =
+            (function.as_str(), args)
+        {
+            return self.publication_tables(name, alias, shown, scope);
+        }
         let column = alias.and_then(|a| alias_columns(a).into_iter().next()).unwrap_or_else(|| shown.clone());
         let empty = Scope::new(scope.parent);
         let mut bound = Vec::new();
@@ -395,6 +401,28 @@ impl Binder<'_> {
         let sql = format!("({sql}) AS {}", quote(&shown));
         let column = Column { sql: Some(format!("{}.\"v\"", quote(&shown))), ..derived(&column, ty) };
         add(scope, Relation { scalar: true, ..Relation::new(shown, vec![column], Source::Function) })?;
+        Ok((sql, false))
+    }
+
+    /// `pg_get_publication_tables(name)`.
+    fn publication_tables(
+        &mut self,
+        name: &Expr,
+        alias: Option<&TableAlias>,
+        shown: String,
+        scope: &mut Scope<'_>,
+    ) -> SqlResult<(String, bool)> {
+        let table = catalogue::find(Some("pg_catalog"), "hf_publication_tables")
+            .ok_or_else(|| SqlError::internal("the catalogue has no hf_publication_tables"))?;
+        let name = self.fixed(|b| b.value_expr(name, &Scope::new(scope.parent)))?;
+        let name = self.coerce(name, Type::TEXT, When::Implicit)?.sql;
+        let returned = &table.columns[..3];
+        let columns: Columns = returned.iter().map(|(n, o)| derived(n, Type::new(*o))).collect();
+        let stored: Vec<String> = returned.iter().map(|(n, _)| (*n).to_owned()).collect();
+        let columns = with_stored_names(&columns, &alias.map(alias_columns).unwrap_or_default(), &shown, &stored)?;
+        let sql =
+            format!("(SELECT * FROM pg_catalog.{} WHERE \"pubname\" = {name}) AS {}", quote(table.name), quote(&shown));
+        add(scope, Relation::new(shown, columns, Source::Function))?;
         Ok((sql, false))
     }
 

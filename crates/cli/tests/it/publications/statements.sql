@@ -97,6 +97,7 @@ select pg_relation_is_publishable('t'::regclass), pg_relation_is_publishable('v'
 \d u
 \d v
 \d+ u
+drop table tt;
 begin;
 create publication undone for table t;
 alter publication p drop table t;

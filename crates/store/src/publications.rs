@@ -269,9 +269,10 @@ mod tests {
             columns: columns.map(|names| names.iter().map(|n| (*n).to_owned()).collect()),
             filter: filter.map(str::to_owned),
         };
+        // In the order of their ids, which new tables get by name.
         let first = publication(
             1,
-            vec![entry(t, Some(&["a", "b"]), Some("(\"a\" = 'a' OR \"b\" > 1)")), entry(gone, None, None)],
+            vec![entry(gone, None, None), entry(t, Some(&["a", "b"]), Some("(\"a\" = 'a' OR \"b\" > 1)"))],
         );
         let second = publication(2, vec![entry(t, Some(&["a", "c"]), None), entry(u, None, Some("(\"b\" IS NULL)"))]);
         let third = publication(3, vec![entry(u, None, None)]);

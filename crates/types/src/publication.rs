@@ -4,7 +4,7 @@
 //!
 //! Anchor: PostgreSQL 15, chapter 31 (Logical Replication), `pg_publication`, `pg_publication_rel`.
 //!
-//! Failure: an unknown letter among the options, or a list of columns that is no array, is refused; the caller treats it as
+//! Failure: an unknown letter among the options, or a list of columns that is not an array, is refused; the caller treats it as
 //! damage.
 
 use crate::array::Array;

@@ -1,6 +1,6 @@
 //! A stored condition as `pg_get_expr` prints one: every operation in parentheses, texts with their types.
 //!
-//! Failure: what it does not know is shown as it is stored.
+//! Failure: an expression that the printer does not know is shown as it is stored.
 
 use super::shapes;
 use crate::names::fold;

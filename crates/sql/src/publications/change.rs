@@ -30,7 +30,7 @@ pub struct Actor<'a> {
 /// The publications after a statement.
 pub struct Outcome {
     pub publications: Publications,
-    /// Severities with what the client is told.
+    /// What is reported to the client, with severities.
     pub notices: Vec<(&'static str, SqlError)>,
 }
 

@@ -1,5 +1,5 @@
 //! Publications survive: a kill, a base copy, a standby's replay, a promotion. Two sessions that change them at once do not
-//! lose a change. In SQLite's dialect they are refused, and nobody reaches the internal table.
+//! lose a change. In SQLite's dialect they are refused, and no statement of a client reaches the internal table.
 
 use crate::node::{Pair, succeeds};
 use crate::server::{Running, one, run, state};
@@ -12,7 +12,7 @@ const MADE: &str = "create table t(id int primary key, a int, s text); create ta
 const CHANGED: &str = "alter publication p drop table u; alter table t rename column a to b; \
     alter publication q rename to everything; create publication later for table t; drop publication if exists none";
 
-/// What can be seen of them.
+/// What the catalogue shows of all publications.
 async fn seen(client: &Client) -> String {
     let mut all = String::new();
     for sql in [

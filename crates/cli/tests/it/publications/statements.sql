@@ -84,7 +84,7 @@ drop publication p4, p6 cascade;
 comment on publication nope is 'x';
 select pubname, puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot from pg_publication order by 1;
 select * from pg_publication_tables order by 1, 3;
-select pubname, prrelid::regclass, prattrs, pg_get_expr(prqual, prrelid) from pg_publication_rel r join pg_publication p on p.oid = prpubid order by 1, prrelid;
+select pubname, prrelid::regclass, prattrs, pg_get_expr(prqual, prrelid) from pg_publication_rel r join pg_publication p on p.oid = prpubid order by 1, r.prrelid;
 select relid::regclass, attrs, pg_get_expr(qual, relid) from pg_get_publication_tables('p') order by 1;
 select distinct t.schemaname, t.tablename, t.attnames from pg_catalog.pg_publication_tables t where t.pubname in ('p', 'p1') order by 2, 3;
 select t.pubname from pg_catalog.pg_publication t where t.pubname in ('p', 'nope');

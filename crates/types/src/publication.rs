@@ -115,6 +115,11 @@ impl Publications {
         self.list.last().map_or(1, |p| p.number + 1)
     }
 
+    /// Whether a publication that has the table publishes a kind of change.
+    pub fn publishes(&self, oid: u32, kind: impl Fn(&PublicationOptions) -> bool) -> bool {
+        self.list.iter().any(|p| kind(&p.options) && (p.all_tables || p.table(oid).is_some()))
+    }
+
     /// The entries of a table in publications that list it, with those.
     pub fn of_table(&self, oid: u32) -> impl Iterator<Item = (&Publication, &PublishedTable)> {
         self.list.iter().filter_map(move |p| p.table(oid).map(|t| (p, t)))

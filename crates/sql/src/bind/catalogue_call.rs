@@ -100,6 +100,11 @@ impl Binder<'_> {
                 };
                 text(found("hf_indexdef", "def", &format!("{ROW}.\"oid\" = {index} AND {ROW}.\"attnum\" = {column}")))
             }
+            ("pg_get_replica_identity_index", 1) => {
+                let table = self.coerce(args[0].clone(), Type::new(oid::REGCLASS), When::Assignment)?.sql;
+                let condition = format!("{ROW}.\"indrelid\" = {table} AND {ROW}.\"indisprimary\"");
+                Some(Typed::new(found("pg_index", "indexrelid", &condition), Type::new(oid::REGCLASS)))
+            }
             ("pg_get_constraintdef", 1 | 2) => {
                 let id = self.first_oid(args)?;
                 text(by_oid("pg_constraint", "condef", &id))

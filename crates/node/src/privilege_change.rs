@@ -14,11 +14,13 @@ pub use drop_owned::dependents;
 use holdfast_sql::privilege_statement::{PrivilegeStatement, RelationName, RoleName};
 use holdfast_sql::{Among, Notice};
 use holdfast_store::privileges::{CREATE, Row};
+use holdfast_store::publications;
 use holdfast_store::schema_read::FIRST_OID;
 use holdfast_types::access::check::{Acting, sequence_name};
 use holdfast_types::access::needs::Creates;
 use holdfast_types::access::predefined::{BOOTSTRAP_OID, PUBLIC_OID};
 use holdfast_types::access::{Acl, Checker, Grants, RoleChanges};
+use holdfast_types::publication::Publications;
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::collections::BTreeSet;
@@ -46,6 +48,7 @@ pub struct Draft<'a> {
     role: u32,
     session_role: u32,
     grants: Grants,
+    publications: Publications,
     changed: BTreeSet<Key>,
     notices: Vec<Notice>,
     /// Schema changes in addition to those of the internal table, before them.
@@ -75,6 +78,7 @@ impl<'a> Draft<'a> {
             role,
             session_role,
             grants,
+            publications: Publications::clone(&checker.schema.publications),
             changed: BTreeSet::new(),
             notices: Vec::new(),
             before: Vec::new(),
@@ -95,6 +99,8 @@ impl<'a> Draft<'a> {
         }
         let mut steps = std::mem::take(&mut self.before);
         steps.extend(self.steps());
+        let before = &self.checker.schema.publications;
+        steps.extend(publications::steps(before, &self.publications, |oid| oid - FIRST_OID));
         Ok(Changes { steps, on_databases: self.on_databases, notices: self.notices })
     }
 

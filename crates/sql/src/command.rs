@@ -1,6 +1,7 @@
 //! What a statement does, for the session that runs it: [`Kind`] and the types of its fields.
 
 use crate::privilege_statement::PrivilegeStatement;
+use crate::publication_statement::PublicationStatement;
 use crate::role_statement::{RoleSpec, RoleStatement};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{ParameterChange, TableLockMode, Value};
@@ -108,6 +109,8 @@ pub enum Kind {
     Role(Box<RoleStatement>),
     /// Owners and privileges.
     Privileges(Box<PrivilegeStatement>),
+    /// Publications.
+    Publication(Box<PublicationStatement>),
     /// Accepted without effect; the session only answers.
     #[allow(clippy::enum_variant_names)]
     NoOp,

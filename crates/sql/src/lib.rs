@@ -35,6 +35,8 @@ mod params;
 mod parse;
 pub mod privilege_statement;
 mod privileges;
+pub mod publication_statement;
+pub mod publications;
 mod relations;
 mod role_statement;
 mod roles;

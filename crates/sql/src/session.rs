@@ -5,6 +5,7 @@ use crate::command::{Isolation, Kind, TransactionModes};
 use crate::cursor;
 use crate::names::fold;
 use crate::privileges;
+use crate::publications;
 use crate::role_statement::RoleSpec;
 use crate::roles;
 use crate::start_parameters;
@@ -99,6 +100,9 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
         ("REASSIGN", _) | ("DROP", ["OWNED", ..]) | ("ALTER", ["DEFAULT", ..]) => return privileges::translate(text),
         ("ALTER", ["TABLE" | "VIEW" | "SEQUENCE" | "SCHEMA", .., "OWNER", "TO", _]) => {
             return privileges::translate(text);
+        }
+        ("CREATE" | "ALTER" | "DROP", ["PUBLICATION", ..]) | ("COMMENT", ["ON", "PUBLICATION", ..]) => {
+            return publications::translate(text).map(Some);
         }
         ("CREATE", ["DATABASE", ..]) => return create_database(text).map(Some),
         ("DROP", ["DATABASE", ..]) => return drop_database(text).map(Some),

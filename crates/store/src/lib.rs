@@ -13,6 +13,7 @@ pub mod pages;
 mod pending_wal;
 pub mod position;
 pub mod privileges;
+pub mod publications;
 pub mod schema_map;
 pub mod schema_read;
 pub mod sequences;

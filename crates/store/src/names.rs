@@ -9,6 +9,9 @@ pub const PREPARED_TABLE: &str = "holdfast_prepared";
 /// Holds owners and privileges of tables, views and columns. It is written by schema changes, whose text the trail carries.
 pub const PRIVILEGES_TABLE: &str = "holdfast_privileges";
 
+/// Holds publications. It is written by schema changes, as [`PRIVILEGES_TABLE`] is.
+pub const PUBLICATIONS_TABLE: &str = "holdfast_publications";
+
 /// Whether the trail carries what is changed in a table of this name.
 pub fn is_audited(name: &[u8]) -> bool {
     !is_internal(name) || name == PREPARED_TABLE.as_bytes()

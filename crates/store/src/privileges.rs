@@ -79,7 +79,7 @@ pub enum Row<'a> {
     },
 }
 
-fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -124,15 +124,16 @@ impl Row<'_> {
     }
 }
 
-fn exists(conn: &mut Conn) -> Result<bool, SqliteError> {
-    let sql = format!("SELECT count(*) FROM main.sqlite_schema WHERE name = '{PRIVILEGES_TABLE}' AND type = 'table'");
+/// Whether an internal table has been created.
+pub(crate) fn exists(conn: &mut Conn, table: &str) -> Result<bool, SqliteError> {
+    let sql = format!("SELECT count(*) FROM main.sqlite_schema WHERE name = '{table}' AND type = 'table'");
     Ok(conn.query_value(&sql)? == Value::Int(1))
 }
 
 /// Reads all rows. `oid` makes a table's OID of its stable id.
 pub fn read(conn: &mut Conn, oid: impl Fn(u32) -> u32) -> Result<Grants, SqliteError> {
     let mut grants = Grants::default();
-    if !exists(conn)? {
+    if !exists(conn, PRIVILEGES_TABLE)? {
         return Ok(grants);
     }
     grants.stored = true;
@@ -173,17 +174,18 @@ pub fn read(conn: &mut Conn, oid: impl Fn(u32) -> u32) -> Result<Grants, SqliteE
 }
 
 fn damaged(what: &str) -> SqliteError {
-    SqliteError {
-        code: ffi::SQLITE_CORRUPT,
-        message: format!("table {PRIVILEGES_TABLE} is damaged: {what}"),
-        offset: None,
-    }
+    damaged_table(PRIVILEGES_TABLE, what)
+}
+
+/// The error for an internal table that cannot be read.
+pub(crate) fn damaged_table(table: &str, what: &str) -> SqliteError {
+    SqliteError { code: ffi::SQLITE_CORRUPT, message: format!("table {table} is damaged: {what}"), offset: None }
 }
 
 /// Reads what [`follow_schema`] compares with.
 pub fn columns_before(conn: &mut Conn) -> Result<ColumnsBefore, SqliteError> {
     let mut columns = ColumnsBefore::new();
-    if !exists(conn)? {
+    if !exists(conn, PRIVILEGES_TABLE)? {
         return Ok(columns);
     }
     let sql = format!(
@@ -198,7 +200,7 @@ pub fn columns_before(conn: &mut Conn) -> Result<ColumnsBefore, SqliteError> {
     Ok(columns)
 }
 
-fn column_names(conn: &mut Conn, table: &str) -> Result<Vec<String>, SqliteError> {
+pub(crate) fn column_names(conn: &mut Conn, table: &str) -> Result<Vec<String>, SqliteError> {
     let rows = conn.query_rows(&format!("PRAGMA main.table_xinfo({})", quote(table)))?;
     Ok(rows.into_iter().filter_map(|row| row.into_iter().nth(1)).filter_map(as_text).collect())
 }
@@ -209,7 +211,7 @@ fn as_text(value: Value) -> Option<String> {
 
 /// After a schema change: removes the rows of what was dropped, and follows renamed columns.
 pub fn follow_schema(conn: &mut Conn, before: &ColumnsBefore) -> Result<(), SqliteError> {
-    if !exists(conn)? {
+    if !exists(conn, PRIVILEGES_TABLE)? {
         return Ok(());
     }
     conn.exec(&format!(

@@ -7,7 +7,7 @@
 //! | `holdfast_meta` | the only one, id 1: format, volume, number of the last boxcar applied, its epoch, schema epoch, next table id |
 //! | `holdfast_tables` | for each table, view and virtual table: its id and current name |
 //!
-//! `holdfast_privileges` is created by the first GRANT or by the first object of another owner: see [`crate::privileges`].
+//! `holdfast_privileges` is created by the first GRANT or by the first object of another owner: see [`crate::privileges`]; `holdfast_publications` by the first publication: see [`crate::publications`].
 //!
 //! Another one, `holdfast_prepared`, is created by the first PREPARE TRANSACTION. It is internal too, but it has an id,
 //! and the trail carries its rows like those of a user's table.
@@ -28,8 +28,9 @@
 //! rolls the statement back.
 
 use crate::locking::{self, Locking};
-pub use crate::names::{PREPARED_TABLE, PRIVILEGES_TABLE, is_audited, is_internal, quote};
+pub use crate::names::{PREPARED_TABLE, PRIVILEGES_TABLE, PUBLICATIONS_TABLE, is_audited, is_internal, quote};
 use crate::privileges::{self, ColumnsBefore};
+use crate::publications;
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::{Epoch, TableId, Value, ValueRef, VolumeId};
 use std::collections::{BTreeMap, HashMap};
@@ -37,7 +38,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Version of the internal tables' layout.
 pub const VOLUME_FORMAT: i64 = 1;
 
-const INTERNAL_TABLES: [&str; 3] = ["holdfast_meta", "holdfast_tables", PRIVILEGES_TABLE];
+const INTERNAL_TABLES: [&str; 4] = ["holdfast_meta", "holdfast_tables", PRIVILEGES_TABLE, PUBLICATIONS_TABLE];
 
 /// Why a schema cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -186,11 +187,13 @@ pub fn read_position(conn: &mut Conn) -> Result<Position, SchemaError> {
 pub struct ObjectsBefore {
     objects: BTreeMap<String, i64>,
     columns: ColumnsBefore,
+    published: ColumnsBefore,
 }
 
 /// Must be called before a statement that changes the schema.
 pub fn begin_ddl(conn: &mut Conn) -> Result<ObjectsBefore, SqliteError> {
-    Ok(ObjectsBefore { objects: read_objects(conn)?, columns: privileges::columns_before(conn)? })
+    let (columns, published) = (privileges::columns_before(conn)?, publications::columns_before(conn)?);
+    Ok(ObjectsBefore { objects: read_objects(conn)?, columns, published })
 }
 
 /// Must be called after a statement that changed the schema: raises the schema epoch, gives ids to new objects, and
@@ -200,6 +203,7 @@ pub fn end_ddl(conn: &mut Conn, before: &ObjectsBefore) -> Result<TableMap, Sche
     let now = read_objects(conn)?;
     reconcile(conn, &before.objects, &now)?;
     privileges::follow_schema(conn, &before.columns)?;
+    publications::follow_schema(conn, &before.published)?;
     conn.exec("UPDATE main.holdfast_meta SET schema_epoch = schema_epoch + 1 WHERE id = 1")?;
     read_map(conn)
 }

@@ -10,6 +10,7 @@
 //! Failure: a view over an object that no longer exists has no columns; the rest is read all the same.
 
 use crate::privileges;
+use crate::publications;
 use crate::schema_map::{RowKey, TableMap, is_internal, quote};
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::schema::{Column, ForeignKey, Index, Schema, Table, TableKind, Trigger};
@@ -60,6 +61,7 @@ pub fn read_schema(conn: &mut Conn, map: &TableMap) -> Result<Schema, SqliteErro
         schema.tables.push(Arc::new(table.with_definition()));
     }
     schema.grants = Arc::new(privileges::read(conn, |id| FIRST_OID + id)?);
+    schema.publications = Arc::new(publications::read(conn, |id| FIRST_OID + id)?);
     schema.tables.sort_by_key(|table| table.oid);
     schema.by_name = schema.tables.iter().enumerate().map(|(i, t)| (t.name.to_ascii_lowercase(), i)).collect();
     Ok(schema)

@@ -21,6 +21,7 @@ pub mod inet;
 pub mod interval;
 pub mod level;
 pub mod lsn;
+pub mod publication;
 pub mod record;
 pub mod schema;
 pub mod session_settings;

@@ -4,6 +4,7 @@
 use crate::access::grants::Grants;
 use crate::definition::Definition;
 use crate::definition::names::{default_name, free};
+use crate::publication::Publications;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub struct Schema {
     pub by_name: HashMap<String, usize>,
     /// Owners and privileges.
     pub grants: Arc<Grants>,
+    pub publications: Arc<Publications>,
 }
 
 impl Schema {

@@ -24,6 +24,7 @@ mod operators;
 #[path = "../../../sql/tests/it/common/postgres.rs"]
 mod postgres;
 mod privileges;
+mod publications;
 mod roles;
 mod schema_changes;
 mod serve;

@@ -36,6 +36,7 @@ impl Draft<'_> {
     }
 
     fn drop_objects(&mut self, roles: &[u32], cascade: bool) -> SqlResult<()> {
+        self.publications.list.retain(|p| !roles.contains(&p.owner));
         let schema = self.checker.schema;
         let is_owned = |t: &&Arc<Table>| !t.temp && roles.contains(&schema.grants.owner(t.oid));
         let mut owned: Vec<&Arc<Table>> = schema.tables.iter().filter(is_owned).collect();
@@ -136,6 +137,8 @@ pub fn dependents(schema: &Schema, role: u32) -> Vec<String> {
             found.push(format!("privileges for sequence {sequence}"));
         }
     }
+    let owned = schema.publications.list.iter().filter(|p| p.owner == role);
+    found.extend(owned.map(|p| format!("owner of publication {}", p.name)));
     if grants.schema.owner == role {
         found.push("owner of schema public".to_owned());
     } else if grants.schema.acl.as_ref().is_some_and(in_acl) {

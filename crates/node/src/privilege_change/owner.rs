@@ -136,6 +136,9 @@ impl Draft<'_> {
         for table in schema.tables.iter().filter(|t| !t.temp && from.contains(&schema.grants.owner(t.oid))) {
             self.give(table, to);
         }
+        for publication in self.publications.list.iter_mut().filter(|p| from.contains(&p.owner)) {
+            publication.owner = to;
+        }
         // As in PostgreSQL also the databases, which are not this database's objects.
         for (oid, before) in self.checker.roles.databases().filter(|(_, access)| from.contains(&access.owner)) {
             let acl = before.acl.as_ref().map(|acl| with_new_owner(acl, before.owner, to));

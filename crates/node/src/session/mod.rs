@@ -43,6 +43,7 @@ mod prepared;
 mod privilege_statements;
 mod privileges;
 mod protocol;
+mod publication_statements;
 mod reading;
 mod reply_sink;
 mod role_statements;

@@ -94,7 +94,13 @@ impl NodeSession {
     pub(super) fn check_required(&mut self, kind: &Kind, verb: &str) -> SqlResult<()> {
         let changes = matches!(
             kind,
-            Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyIn(_) | Kind::Ddl | Kind::Privileges(_)
+            Kind::Insert
+                | Kind::Update
+                | Kind::Delete
+                | Kind::CopyIn(_)
+                | Kind::Ddl
+                | Kind::Privileges(_)
+                | Kind::Publication(_)
         );
         if !changes || !self.requires_block() || self.state.block().is_some_and(|b| b.explicit) {
             return Ok(());

@@ -13,7 +13,7 @@ use holdfast_types::{SqlError, SqlResult, Tag};
 use holdfast_wire::{Client, Failure};
 
 /// How often a statement is worked out again because other sessions change the schema.
-const TRIES_MAX: usize = 10;
+pub(super) const TRIES_MAX: usize = 10;
 
 impl NodeSession {
     pub(super) async fn change_privileges(
@@ -66,8 +66,8 @@ impl NodeSession {
         self.run_internal(&steps, None).await
     }
 
-    /// Runs schema changes of the internal table. `epoch`: the schema that they were worked out under.
-    async fn run_internal(&mut self, steps: &[String], mut epoch: Option<u32>) -> SqlResult<()> {
+    /// Runs schema changes of an internal table. `epoch`: the schema that they were worked out under.
+    pub(super) async fn run_internal(&mut self, steps: &[String], mut epoch: Option<u32>) -> SqlResult<()> {
         for sql in steps {
             let report = Report { epoch: epoch.take(), ddl: true, internal: true, ..Report::default() };
             let stmt = self.writer()?.prepare(sql, report).await?;

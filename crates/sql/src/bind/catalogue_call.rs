@@ -100,6 +100,11 @@ impl Binder<'_> {
                 };
                 text(found("hf_indexdef", "def", &format!("{ROW}.\"oid\" = {index} AND {ROW}.\"attnum\" = {column}")))
             }
+            ("pg_get_replica_identity_index", 1) => {
+                let table = self.coerce(args[0].clone(), Type::new(oid::REGCLASS), When::Assignment)?.sql;
+                let condition = format!("{ROW}.\"indrelid\" = {table} AND {ROW}.\"indisprimary\"");
+                Some(Typed::new(found("pg_index", "indexrelid", &condition), Type::new(oid::REGCLASS)))
+            }
             ("pg_get_constraintdef", 1 | 2) => {
                 let id = self.first_oid(args)?;
                 text(by_oid("pg_constraint", "condef", &id))
@@ -133,6 +138,13 @@ impl Binder<'_> {
             ("pg_get_serial_sequence", 2) => text(self.serial_sequence(args)?),
             ("pg_encoding_to_char", 1) => {
                 Some(Typed::new(format!("(CASE {} WHEN 6 THEN 'UTF8' ELSE '' END)", self.first_oid(args)?), Type::NAME))
+            }
+            ("pg_relation_is_publishable", 1) => {
+                let id = self.coerce(args[0].clone(), Type::new(oid::REGCLASS), When::Assignment)?.sql;
+                let condition =
+                    format!("({ROW}.\"relkind\" = 'r' AND {ROW}.\"relpersistence\" = 'p' AND {ROW}.\"oid\" >= 16384)");
+                let from = format!("FROM pg_catalog.\"pg_class\" AS {ROW} WHERE {ROW}.\"oid\" = {id}");
+                Some(Typed::new(format!("(SELECT {condition} {from})"), Type::BOOL))
             }
             ("pg_table_is_visible", 1) => {
                 // The name alone does not find a permanent table that a temporary one hides.
@@ -470,7 +482,7 @@ fn call_of_nothing(name: &str, args: usize) -> Option<Typed> {
         ("pg_last_wal_replay_lsn", 0) => position(standing("replay_lsn")),
         ("holdfast_epoch", 0) => Some(Typed::new(standing("epoch"), Type::INT8)),
         ("pg_is_wal_replay_paused", 0) => Some(Typed::sure("0", Type::BOOL)),
-        ("pg_is_other_temp_schema" | "pg_relation_is_publishable", 1) => Some(Typed::sure("0", Type::BOOL)),
+        ("pg_is_other_temp_schema", 1) => Some(Typed::sure("0", Type::BOOL)),
         (_, 2 | 3) if name.starts_with("has_") && name.ends_with("_privilege") => yes(),
         ("row_security_active", 1) => Some(Typed::sure("0", Type::BOOL)),
         ("col_description", 2) => text("NULL".into()),

@@ -3,6 +3,7 @@
 //! USING and NATURAL become conditions with merged columns in the scope, so that types are checked and `*` lists
 //! the columns in PostgreSQL's order.
 
+use super::coerce::When;
 use super::query::{derived, renamed, unique_names};
 use super::scope::{self, Column, Columns, Relation, Scope, Source};
 use super::typed::Typed;
@@ -17,6 +18,11 @@ use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query,
     SelectItem, Spanned, TableAlias, TableFactor, TableWithJoins,
 };
+
+/// Whether a join can return rows without a row of its first table.
+fn outer(table: &TableWithJoins) -> bool {
+    table.joins.iter().any(|j| matches!(side(&j.join_operator), Ok((Side::Right | Side::Full, _))))
+}
 
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
@@ -34,8 +40,7 @@ impl Binder<'_> {
         let mut empty = false;
         for table in tables {
             let (sql, none) = self.joined(table, scope)?;
-            let outer = table.joins.iter().any(|j| matches!(side(&j.join_operator), Ok((Side::Right | Side::Full, _))));
-            parts.push(if outer && tables.len() > 1 { format!("({sql})") } else { sql });
+            parts.push(if outer(table) && tables.len() > 1 { format!("({sql})") } else { sql });
             empty |= none;
         }
         // A LATERAL query of one row exists only in the scope.
@@ -47,6 +52,13 @@ impl Binder<'_> {
     fn joined(&mut self, table: &TableWithJoins, scope: &mut Scope<'_>) -> SqlResult<(String, bool)> {
         let first = scope.relations.len();
         let (mut sql, mut empty) = self.factor(&table.relation, scope)?;
+        // SQLite takes ON after a comma too, but not at the start of parentheses.
+        if let Some(on) = self.lateral_on.take() {
+            if outer(table) {
+                return Err(SqlError::unsupported("a function of another table's columns left of RIGHT or FULL JOIN"));
+            }
+            sql.push_str(&format!(" ON {on}"));
+        }
         for join in &table.joins {
             let (text, side, none) = self.join(join, first, scope)?;
             sql.push_str(&text);
@@ -64,7 +76,14 @@ impl Binder<'_> {
         let (side, constraint) = side(&join.join_operator)?;
         let boundary = scope.relations.len();
         let (factor, empty) = self.factor(&join.relation, scope)?;
+        let lateral = self.lateral_on.take();
         let condition = match constraint {
+            JoinConstraint::None if lateral.is_some() && side == Side::Inner => {
+                lateral.map_or_else(String::new, |on| format!(" ON {on}"))
+            }
+            _ if lateral.is_some() => {
+                return Err(SqlError::unsupported("a function of another table's columns in JOIN ... ON"));
+            }
             JoinConstraint::None => String::new(),
             JoinConstraint::On(e) => format!(" ON {}", self.join_condition(e, scope, empty)?),
             JoinConstraint::Using(names) => {
@@ -359,6 +378,11 @@ impl Binder<'_> {
             add(scope, Relation::new(shown.as_str(), columns, Source::Function))?;
             return Ok((format!("pg_catalog.{} AS {}", quote(table.name), quote(&shown)), false));
         }
+        if let ("pg_get_publication_tables", [FunctionArg::Unnamed(FunctionArgExpr::Expr(name))]) =
+            (function.as_str(), args)
+        {
+            return self.publication_tables(name, alias, shown, scope);
+        }
         let column = alias.and_then(|a| alias_columns(a).into_iter().next()).unwrap_or_else(|| shown.clone());
         let empty = Scope::new(scope.parent);
         let mut bound = Vec::new();
@@ -395,6 +419,39 @@ impl Binder<'_> {
         let sql = format!("({sql}) AS {}", quote(&shown));
         let column = Column { sql: Some(format!("{}.\"v\"", quote(&shown))), ..derived(&column, ty) };
         add(scope, Relation { scalar: true, ..Relation::new(shown, vec![column], Source::Function) })?;
+        Ok((sql, false))
+    }
+
+    /// `pg_get_publication_tables(name)`, where the name may be a column of a table to the left.
+    fn publication_tables(
+        &mut self,
+        name: &Expr,
+        alias: Option<&TableAlias>,
+        shown: String,
+        scope: &mut Scope<'_>,
+    ) -> SqlResult<(String, bool)> {
+        let table = catalogue::find(Some("pg_catalog"), "hf_publication_tables")
+            .ok_or_else(|| SqlError::internal("the catalogue has no hf_publication_tables"))?;
+        let is_column =
+            matches!(name, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) && !scope.relations.is_empty();
+        let name = match is_column {
+            true => self.fixed(|b| b.value_expr(name, scope))?,
+            false => self.fixed(|b| b.value_expr(name, &Scope::new(scope.parent)))?,
+        };
+        let name = self.coerce(name, Type::TEXT, When::Implicit)?.sql;
+        let returned = &table.columns[..3];
+        let columns: Columns = returned.iter().map(|(n, o)| derived(n, Type::new(*o))).collect();
+        let stored: Vec<String> = returned.iter().map(|(n, _)| (*n).to_owned()).collect();
+        let columns = with_stored_names(&columns, &alias.map(alias_columns).unwrap_or_default(), &shown, &stored)?;
+        let (stored, shown_as) = (format!("pg_catalog.{}", quote(table.name)), quote(&shown));
+        let sql = match is_column {
+            true => {
+                self.lateral_on = Some(format!("{shown_as}.\"pubname\" = {name}"));
+                format!("{stored} AS {shown_as}")
+            }
+            false => format!("(SELECT * FROM {stored} WHERE \"pubname\" = {name}) AS {shown_as}"),
+        };
+        add(scope, Relation::new(shown, columns, Source::Function))?;
         Ok((sql, false))
     }
 

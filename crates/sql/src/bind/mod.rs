@@ -33,6 +33,7 @@ use crate::names::{quote, quote_table};
 use crate::params::{Coerce, LIFTED_MAX, Param, ParamSource, SessionValue};
 use crate::scan::{Literal, Piece};
 use crate::types::Type;
+use holdfast_types::access::needs::Need;
 use holdfast_types::schema::Table;
 use holdfast_types::{RowLock, SqlError, SqlResult, SqlState, Value};
 use lock::Locking;
@@ -85,6 +86,10 @@ pub struct Binder<'a> {
     sequences: BTreeSet<u32>,
     /// Tables of the catalogue that only superusers may read, with the word for each.
     secrets: Vec<(&'static str, &'static str)>,
+    /// What refuses a change of a published table without a primary key.
+    unidentified: Option<Need>,
+    /// The condition that joins the function of FROM that was bound last to the tables to its left.
+    lateral_on: Option<String>,
 }
 
 /// The largest number of parameters in a statement, as in the protocol.
@@ -113,6 +118,8 @@ impl<'a> Binder<'a> {
             used: Vec::new(),
             sequences: BTreeSet::new(),
             secrets: Vec::new(),
+            unidentified: None,
+            lateral_on: None,
         }
     }
 

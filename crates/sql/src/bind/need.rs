@@ -90,7 +90,20 @@ impl Binder<'_> {
             message: format!("permission denied for {word} {name}"),
             owner_of: None,
         };
-        Access::of(tables.chain(sequences).chain(self.secrets.iter().map(secret)).collect())
+        let secrets = self.secrets.iter().map(secret);
+        Access::of(tables.chain(sequences).chain(secrets).chain(self.unidentified.clone()).collect())
+    }
+
+    /// The statement updates rows of a table, or deletes some. A row of a published table is found by its primary key at
+    /// subscribers, so the statement is refused where there is none.
+    pub(super) fn changes_rows(&mut self, table: &Table, update: bool) {
+        let publications = &self.ctx.schema.publications;
+        let published = !publications.list.is_empty()
+            && !table.temp
+            && publications.publishes(table.oid, |o| if update { o.update } else { o.delete });
+        if published && crate::keys::primary_key(table).is_empty() {
+            self.unidentified = Some(Need::ReplicaIdentity { table: table.name.clone(), update });
+        }
     }
 }
 

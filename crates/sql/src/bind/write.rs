@@ -349,6 +349,7 @@ fn on_conflict(
                 )
                 .with_hint("For example, ON CONFLICT (column_name)."));
             }
+            b.changes_rows(table, true);
             let mut scope = Scope::new(None);
             let columns = scope::columns_of(table, b.ctx.dialect);
             // A column of the row that was not inserted is read like one of the stored row: a privilege on the column
@@ -450,6 +451,7 @@ fn assignments(
 /// Binds an UPDATE.
 pub fn update(b: &mut Binder<'_>, update: &Update) -> SqlResult<Bound> {
     let (table, alias, used) = target(b, &update.table, Privileges::UPDATE)?;
+    b.changes_rows(table, true);
     if !update.order_by.is_empty() || update.limit.is_some() || update.or.is_some() {
         return Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
@@ -485,6 +487,7 @@ pub fn delete(b: &mut Binder<'_>, delete: &Delete) -> SqlResult<Bound> {
         ));
     }
     let (table, alias, used) = target(b, only, Privileges::DELETE)?;
+    b.changes_rows(table, false);
     let mut scope = target_scope(b, table, &alias, used.clone());
     let sql = match &delete.using {
         None => {

@@ -127,25 +127,7 @@ pub const TABLES: &[CatalogTable] = &[
             ("proacl", more::ACLITEM_ARRAY),
         ],
     ),
-    empty(
-        "pg_publication",
-        &[
-            ("oid", O),
-            ("pubname", N),
-            ("pubowner", O),
-            ("puballtables", B),
-            ("pubinsert", B),
-            ("pubupdate", B),
-            ("pubdelete", B),
-            ("pubtruncate", B),
-            ("pubviaroot", B),
-        ],
-    ),
     empty("pg_publication_namespace", &[("oid", O), ("pnpubid", O), ("pnnspid", O)]),
-    empty(
-        "pg_publication_rel",
-        &[("oid", O), ("prpubid", O), ("prrelid", O), ("prqual", NODE), ("prattrs", more::INT2VECTOR)],
-    ),
     empty(
         "pg_range",
         &[("rngtypid", O), ("rngsubtype", O), ("rngmultitypid", O), ("rngcollation", O), ("rngsubopc", O)],

@@ -8,6 +8,7 @@ mod descriptions;
 mod dump;
 mod empty;
 mod empty_stat;
+mod filter_text;
 mod generated;
 mod granted;
 mod holdfast_stat;
@@ -31,6 +32,7 @@ mod pg_language;
 mod pg_locks;
 mod pg_namespace;
 mod pg_prepared_xacts;
+mod pg_publication;
 mod pg_roles;
 mod pg_sequence;
 mod pg_settings;
@@ -106,6 +108,10 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_locks::TABLE,
         &pg_namespace::TABLE,
         &pg_prepared_xacts::TABLE,
+        &pg_publication::TABLE,
+        &pg_publication::RELATIONS,
+        &pg_publication::TABLES,
+        &pg_publication::FUNCTION,
         &pg_roles::TABLE,
         &pg_roles::GROUPS,
         &pg_roles::MEMBERS,
@@ -186,6 +192,9 @@ const WELL_KNOWN: &[(&str, u32)] = &[
     ("pg_description", 2609),
     ("pg_trigger", 2620),
     ("pg_rewrite", 2618),
+    ("pg_publication", 6104),
+    ("pg_publication_rel", 6106),
+    ("pg_publication_namespace", 6237),
 ];
 
 /// The OID of a catalogue table itself.

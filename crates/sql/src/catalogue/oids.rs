@@ -8,6 +8,8 @@
 //! | constraint of an index | 1,200,000,000 + index |
 //! | column default | 2,600,000,000 + 2048 * (table - 16384) + attribute number |
 //! | foreign key | 3,000,000,000 + 64 * (table - 16384) + number |
+//! | publication | 3,450,000,000 + its number |
+//! | table in a publication | 3,460,000,000 + its place among all of them |
 //! | check | 3,500,000,000 + 64 * (table - 16384) + number |
 //! | row type of a table | 4,000,000,000 + table - 16384 |
 //! | catalogue table | PostgreSQL's where clients know it, else 12000 + its place in the list |
@@ -56,6 +58,14 @@ pub fn default(table: &Table, attnum: usize) -> u32 {
 
 pub fn foreign_key(table: &Table, i: usize) -> u32 {
     3_000_000_000u32.wrapping_add((number(table) % 7_000_000) * 64 + i as u32)
+}
+
+pub fn publication(number: u32) -> u32 {
+    3_450_000_000 + number % 10_000_000
+}
+
+pub fn published_table(place: usize) -> u32 {
+    3_460_000_000 + (place % 40_000_000) as u32
 }
 
 pub fn check(table: &Table, i: usize) -> u32 {

@@ -278,7 +278,7 @@ fn definition(of: &Of<'_>, drafts: &mut [Draft], primary: &[String], key_name: &
 }
 
 /// The scope of an expression in a definition: the table's own columns by their bare names.
-pub(super) fn own_scope(table: &str, columns: Vec<(String, Type)>) -> Scope<'static> {
+pub(crate) fn own_scope(table: &str, columns: Vec<(String, Type)>) -> Scope<'static> {
     let mut scope = Scope::new(None);
     let columns = columns
         .into_iter()
@@ -411,7 +411,7 @@ fn write_check(
     Ok(())
 }
 
-pub(super) fn parenthesised(sql: &str) -> String {
+pub(crate) fn parenthesised(sql: &str) -> String {
     if sql.starts_with('(') { sql.to_owned() } else { format!("({sql})") }
 }
 

@@ -14,6 +14,7 @@ use crate::command::Kind;
 use crate::context::Context;
 use crate::scan::Piece;
 use crate::translated::{Notice, TempDdl, Translated};
+pub(crate) use create_table::{own_scope, parenthesised};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{AlterIndexOperation, CommentObject, Statement};
 

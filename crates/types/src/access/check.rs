@@ -1,6 +1,6 @@
 //! Whether a role has what a statement needs.
 //!
-//! Failure: 42501 in PostgreSQL's words.
+//! Failure: 42501 in PostgreSQL's words; 55000 for a change of a published table without a primary key.
 
 use super::acl::granted_to;
 use super::grants::{ObjectGrants, default_acl};
@@ -37,6 +37,17 @@ pub fn denied(word: &str, name: &str) -> SqlError {
 /// 42501 for what only the owner may do.
 pub fn not_owner(word: &str, name: &str) -> SqlError {
     SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("must be owner of {word} {name}"))
+}
+
+/// 55000 for a change that subscribers could not find the row of.
+fn no_replica_identity(table: &str, update: bool) -> SqlError {
+    let (verb, kind) = if update { ("update", "updates") } else { ("delete from", "deletes") };
+    let message =
+        format!("cannot {verb} table \"{table}\" because it does not have a replica identity and publishes {kind}");
+    let hint = format!(
+        "Add a primary key (ALTER TABLE ... ADD PRIMARY KEY), or publish no {kind} of it (ALTER PUBLICATION ...)."
+    );
+    SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint(hint)
 }
 
 /// The word for a table or view.
@@ -76,6 +87,7 @@ impl<'a> Checker<'a> {
                     false => Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message.as_str())),
                 }
             }
+            Need::ReplicaIdentity { table, update } => Err(no_replica_identity(table, *update)),
             _ if acting.superuser => Ok(()),
             Need::Sequence { table, privileges } => {
                 let Some(of) = self.schema.by_oid(*table) else { return Ok(()) };

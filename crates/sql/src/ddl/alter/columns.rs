@@ -10,12 +10,14 @@ use crate::scan::Piece;
 use crate::types::{self, RowidKind, Type};
 use holdfast_types::definition::ClauseKind;
 use holdfast_types::desc::oid;
+use holdfast_types::publication::PublishedTable;
 use holdfast_types::schema::TableKind;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use sqlparser::ast::{DataType, Expr};
 
-/// DROP COLUMN, with the indexes and constraints that contain it.
-pub fn drop(change: &mut Change<'_>, name: &str, cascade: bool) -> SqlResult<()> {
+/// DROP COLUMN, with the indexes and constraints that contain it. Returns what a CASCADE takes out of publications, in
+/// PostgreSQL's words; the store does that when the column is gone.
+pub fn drop(change: &mut Change<'_>, name: &str, cascade: bool) -> SqlResult<Vec<String>> {
     change.column(name)?;
     let (table, context) = (change.table, change.context);
     let what = format!("column {name} of table {}", table.name);
@@ -32,6 +34,11 @@ pub fn drop(change: &mut Change<'_>, name: &str, cascade: bool) -> SqlResult<()>
     };
     if let Some(other) = change.now.columns.iter().find(generated) {
         return Err(depends(&what, &format!("column {} of table {} depends on {what}", other.name, table.name)));
+    }
+    let published = published(change, name);
+    if !cascade && !published.is_empty() {
+        let lines: Vec<String> = published.iter().map(|entry| format!("{entry} depends on {what}")).collect();
+        return Err(depends(&what, &lines.join("\n")));
     }
     for child in context.schema.tables.iter().filter(|t| t.temp == table.temp) {
         let of = |k: &&holdfast_types::schema::ForeignKey| {
@@ -64,7 +71,18 @@ pub fn drop(change: &mut Change<'_>, name: &str, cascade: bool) -> SqlResult<()>
     let with_it = table.indexes.iter().filter(|i| i.sql.as_deref().is_some_and(|sql| in_index(sql, name)));
     change.dropped_indexes.extend(with_it.map(|i| i.name.clone()));
     change.dropped_indexes.dedup();
-    Ok(())
+    Ok(published)
+}
+
+/// The entries of the table in publications that name a column, in PostgreSQL's words.
+fn published(change: &Change<'_>, column: &str) -> Vec<String> {
+    let table = change.table;
+    let names = |entry: &PublishedTable| {
+        let listed = entry.columns.iter().flatten().any(|c| c == column);
+        listed || entry.filter.as_deref().is_some_and(|filter| mentions(filter, column))
+    };
+    let entries = change.context.schema.publications.of_table(table.oid).filter(|(_, entry)| names(entry));
+    entries.map(|(p, _)| format!("publication of table {} in publication {}", table.name, p.name)).collect()
 }
 
 /// Whether a CREATE INDEX names a column in its keys or its condition.
@@ -165,6 +183,12 @@ pub fn set_type(
             "cannot alter type of a column used by a view or rule",
         )
         .with_detail(format!("rule _RETURN on view {view} depends on column \"{name}\"")));
+    }
+    let published = published(change, name);
+    if let Some(entry) = published.first() {
+        let message = "cannot alter type of a column used by a publication WHERE clause";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            .with_detail(format!("{entry} depends on column \"{name}\"")));
     }
     if !is_family(from, to) {
         refuse_dependents(change, name)?;

@@ -143,29 +143,35 @@ fn actions(
 fn act(operation: &Op, change: &mut Change<'_>, notices: &mut Vec<Notice>, piece: &Piece<'_>) -> SqlResult<()> {
     let cascades = |behavior: &Option<DropBehavior>| *behavior == Some(DropBehavior::Cascade);
     let table = change.table;
-    let mut skip = |what: String| notices.extend(skipping(VERB, &what, SqlState("00000")).notices);
+    let skipped = |what: String| skipping(VERB, &what, SqlState("00000")).notices;
     match operation {
         Op::AddConstraint { constraint, not_valid } => constraints::add(change, constraint, *not_valid, piece)?,
         Op::AddColumn { column_def, if_not_exists, .. } => {
             let name = fold(&column_def.name);
             let exists = change.now.columns.iter().any(|c| c.name == name);
             match exists && *if_not_exists {
-                true => skip(format!("column \"{name}\" of relation \"{}\" already exists", table.name)),
+                true => {
+                    notices.extend(skipped(format!("column \"{name}\" of relation \"{}\" already exists", table.name)))
+                }
                 false => add_column(column_def, change, piece)?,
             }
         }
         Op::DropColumn { column_names, if_exists, drop_behavior, .. } => {
             for name in column_names.iter().map(fold) {
                 match *if_exists && !change.now.columns.iter().any(|c| c.name == name) {
-                    true => skip(format!("column \"{name}\" of relation \"{}\" does not exist", table.name)),
-                    false => columns::drop(change, &name, cascades(drop_behavior))?,
+                    true => notices
+                        .extend(skipped(format!("column \"{name}\" of relation \"{}\" does not exist", table.name))),
+                    false => {
+                        let with_it = columns::drop(change, &name, cascades(drop_behavior))?;
+                        notices.extend(cascading(&with_it));
+                    }
                 }
             }
         }
         Op::DropConstraint { name, if_exists, drop_behavior } => {
             let name = fold(name);
             if !constraints::drop(change, &name, *if_exists, cascades(drop_behavior))? {
-                skip(format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name));
+                notices.extend(skipped(format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name)));
             }
         }
         Op::RenameConstraint { old_name, new_name } => constraints::rename(change, &fold(old_name), &fold(new_name))?,
@@ -187,6 +193,16 @@ fn act(operation: &Op, change: &mut Change<'_>, notices: &mut Vec<Notice>, piece
         other => return Err(SqlError::unsupported(format!("ALTER TABLE ... {other}"))),
     }
     Ok(())
+}
+
+/// The notice about what a CASCADE takes with it.
+fn cascading(dropped: &[String]) -> Option<Notice> {
+    let message = match dropped {
+        [] => return None,
+        [only] => format!("drop cascades to {only}"),
+        all => format!("drop cascades to {} other objects", all.len()),
+    };
+    Some(Notice { severity: "NOTICE", state: SqlState("00000"), message })
 }
 
 /// ADD COLUMN.

@@ -1,0 +1,69 @@
+//! Runs statements about publications: schema changes of the session's transaction, worked out as those on privileges are.
+
+use super::failure::read_only;
+use super::node_session::NodeSession;
+use super::privilege_statements::TRIES_MAX;
+use holdfast_sql::Context;
+use holdfast_sql::publication_statement::PublicationStatement;
+use holdfast_sql::publications::{Actor, work_out};
+use holdfast_store::publications::steps;
+use holdfast_store::schema_read::FIRST_OID;
+use holdfast_types::{SqlError, SqlResult, Tag};
+use holdfast_wire::{Client, Failure};
+
+impl NodeSession {
+    pub(super) async fn change_publications(
+        &mut self,
+        number: usize,
+        statement: &PublicationStatement,
+        verb: &'static str,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
+        let notices = self.changed_publications(statement, verb).await.map_err(|e| Failure::at(number, e))?;
+        client.reply().script_until(number);
+        for (severity, notice) in &notices {
+            client.reply().notice(severity, notice);
+        }
+        client.reply().complete(number, &Tag { verb, rows: None });
+        Ok(())
+    }
+
+    async fn changed_publications(
+        &mut self,
+        statement: &PublicationStatement,
+        verb: &'static str,
+    ) -> SqlResult<Vec<(&'static str, SqlError)>> {
+        self.begin_implicit();
+        if let Some(block) = self.state.block() {
+            block.queried = true;
+            if block.read_only {
+                return Err(read_only(verb));
+            }
+        }
+        self.become_writer(false).await?;
+        let mut tries = 1;
+        loop {
+            let (schema, roles) = (self.schema(), self.roles());
+            let actor = Actor {
+                checker: self.checker(&roles, &schema),
+                role: self.identity.current_role,
+                session_role: self.identity.session_role,
+                database: roles.database(self.served.db.oid()),
+            };
+            let context = Context {
+                dialect: self.served.db.dialect(),
+                schema: &schema,
+                database: self.served.db.name(),
+                user: &self.identity.user,
+                param_types: &[],
+            };
+            let outcome = work_out(statement, &actor, &context)?;
+            let steps = steps(&schema.publications, &outcome.publications, |oid| oid - FIRST_OID);
+            match self.run_internal(&steps, Some(schema.permanent_epoch())).await {
+                Err(e) if e.is_schema_changed() && tries < TRIES_MAX => tries += 1,
+                Err(e) => return Err(e),
+                Ok(()) => return Ok(outcome.notices),
+            }
+        }
+    }
+}

@@ -150,7 +150,7 @@ impl Bed {
             None => String::new(),
         };
         let port = self.hosts[node].port;
-        write!(file, "{name}{links}listen = \"127.0.0.1:{port}\"\n").with_context(|| path.display().to_string())
+        writeln!(file, "{name}{links}listen = \"127.0.0.1:{port}\"").with_context(|| path.display().to_string())
     }
 
     /// Runs a command that makes something.

@@ -115,7 +115,7 @@ pub struct SideCopy {
     watch: ChangeWatch,
     following: Following,
     /// Dropped after the connection, which uses its VFS.
-    _volume: Arc<Volume>,
+    volume: Arc<Volume>,
 }
 
 impl SideCopy {
@@ -143,12 +143,17 @@ impl SideCopy {
         volume.store().release(number);
         begun?;
         let applier = Applier::for_images(ApplyMode::Redo, map.clone());
-        Ok(SideCopy { conn, applier, position, map, number, raised, watch, following, _volume: volume })
+        Ok(SideCopy { conn, applier, position, map, number, raised, watch, following, volume })
     }
 
     /// The last batch that the copy contains.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whether it is a copy of this volume, which VACUUM replaces by another one.
+    pub fn is_of(&self, volume: &Arc<Volume>) -> bool {
+        Arc::ptr_eq(&self.volume, volume)
     }
 
     /// Applies the transaction's images. What is recorded of them has to be equal to them.

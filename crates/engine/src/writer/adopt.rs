@@ -75,7 +75,7 @@ impl Writer {
         let started = Instant::now();
         let Some(copy) = request.merge.as_mut().and_then(|merge| merge.copy.take()) else { return Some(request) };
         // Its errors are those of the usual way, which begins as well.
-        if self.begin().is_err() {
+        if !copy.is_of(&self.volume) || self.begin().is_err() {
             return Some(request);
         }
         self.changes_are_of(request.lock_owner.as_ref().map(|owner| owner.id()));

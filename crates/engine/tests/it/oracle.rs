@@ -34,6 +34,8 @@ fn options() -> Options {
         initial_databases: vec![("one".to_owned(), Dialect::Sqlite)],
         segment_bytes: 2 << 20,
         memory_bytes_max: 1 << 20,
+        // Nearly everything that a branch commits, VACUUM in between.
+        side_copy_bytes_min: 200,
         ..Options::default()
     }
 }

@@ -57,6 +57,7 @@ fn sums_are_never_wrong() {
         segment_bytes: 4 << 20,
         memory_bytes_max: 256 << 10,
         scratch_bytes_max: 1 << 20,
+        side_copy_bytes_min: 64,
         ..Options::default()
     };
     let e = Engine::open(dir.path(), options.clone()).unwrap();

@@ -2,9 +2,9 @@
 
 use crate::conflict::Conflict;
 use holdfast_archive::ArchiveError;
+use holdfast_changes::ChangesError;
 use holdfast_client::ClientError;
 use holdfast_trail::TrailError;
-use holdfast_types::record::DecodeError;
 use std::io;
 
 #[derive(Debug, thiserror::Error)]
@@ -21,8 +21,8 @@ pub enum FlashbackError {
     Archive(#[from] ArchiveError),
     #[error(transparent)]
     Trail(#[from] TrailError),
-    #[error("the boxcar at LSN {lsn} cannot be read: {source}")]
-    Boxcar { lsn: u64, source: DecodeError },
+    #[error(transparent)]
+    Changes(#[from] ChangesError),
     #[error("the trail of {dir} cannot be read from LSN {lsn} on: {what}. `holdfast check` says more")]
     Gap { dir: String, lsn: u64, what: String },
     #[error("cannot start: {0}")]

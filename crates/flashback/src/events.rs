@@ -1,16 +1,17 @@
-//! The changes in boxcars, in the order of their commits.
+//! The wanted changes in boxcars, in the order of their commits.
 //!
-//! A large transaction leaves its operations in fragments in front of the record that commits it; they are put in its
-//! place. Fragments without such a record belong to a transaction that was not committed, and are dropped.
+//! Several threads take boxcars apart and keep what is wanted ([`holdfast_changes::parts`]); then it is put together to
+//! transactions, in the trail's order ([`Assembly`]).
 //!
 //! Failure: if fragments lie in front of where the reading began, the reading begins again further back.
 
 use crate::error::FlashbackError;
 use crate::row::RowOp;
-use crate::source::{Car, Range, Read, Source};
+use crate::source::{Range, Read, Source};
+use holdfast_changes::{Assembly, Car, ChangesError, Fragments, Part, Position, parts};
 use holdfast_types::record::{Author, AuthorNames, DecodeError, Op, Ops, Record, RecordReader, Transaction, TxnHead};
 use holdfast_types::{Hlc, Lsn, TableId, TxnId, VolumeId};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -66,19 +67,6 @@ pub enum What {
     },
 }
 
-impl Commit {
-    fn event(&self, volume: VolumeId, what: What) -> Event {
-        Event { head: self.head, author: self.author.clone(), lsn: self.lsn, volume, what }
-    }
-}
-
-/// What a boxcar gives, before fragments are in their places.
-enum Raw {
-    Event(Event),
-    Fragment { volume: VolumeId, txn: TxnId, number: u32, what: Vec<What> },
-    Fragments { commit: Commit, volume: VolumeId, txn: TxnId, count: u32 },
-}
-
 /// The wanted events in a range; and in `Read` the transactions that are not among them because parts of them are in front of
 /// the trail within reach.
 pub fn collect(source: &Source, range: Range, wanted: &dyn Wanted) -> Result<(Vec<Event>, Read), FlashbackError> {
@@ -86,14 +74,11 @@ pub fn collect(source: &Source, range: Range, wanted: &dyn Wanted) -> Result<(Ve
     let whole = Range { last: range.last, ..Range::default() };
     loop {
         let held = AtomicU64::new(0);
-        let (raw, mut read) = source.scan(begin, &|car, kept| {
-            of_boxcar(car, wanted, kept, &held).map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })?;
-            match held.load(Ordering::Relaxed) > HELD_BYTES_MAX {
-                true => Err(FlashbackError::TooMuch { limit: HELD_BYTES_MAX }),
-                false => Ok(()),
-            }
+        let (kept, mut read) = source.scan(begin, &|car, kept| {
+            let bytes = of_boxcar(car, wanted, kept)?;
+            check_held(held.fetch_add(bytes, Ordering::Relaxed) + bytes)
         })?;
-        let (events, partial) = placed(raw);
+        let (events, partial) = assembled(kept, held.into_inner())?;
         if partial.is_empty() || begin == whole {
             read.partial = partial;
             return Ok((events, read));
@@ -112,101 +97,90 @@ pub fn collect_whole(source: &Source, range: Range, wanted: &dyn Wanted) -> Resu
     }
 }
 
-fn of_boxcar(car: &Car<'_>, wanted: &dyn Wanted, kept: &mut Vec<Raw>, held: &AtomicU64) -> Result<(), DecodeError> {
+fn check_held(bytes: u64) -> Result<(), FlashbackError> {
+    if bytes > HELD_BYTES_MAX { Err(FlashbackError::TooMuch { limit: HELD_BYTES_MAX }) } else { Ok(()) }
+}
+
+/// Keeps what is wanted of a boxcar; returns the memory that it takes, about.
+fn of_boxcar(car: &Car<'_>, wanted: &dyn Wanted, kept: &mut Vec<Part<'static>>) -> Result<u64, ChangesError> {
     let mut bytes = 0;
-    let mut author: Option<Arc<Author>> = None;
-    for record in RecordReader::new(car.body) {
-        match record? {
-            Record::Batch(batch) if wanted.volume(batch.volume) => {
-                wanted.schema_epoch(batch.volume, batch.schema_epoch);
-                for transaction in batch.transactions() {
-                    let Transaction { head, author: names, ops } = transaction?;
-                    if wanted.transaction(car.lsn, &head) {
-                        // Most have that of the one before.
-                        if author.as_deref().map(Author::names) != names {
-                            author = names.map(AuthorNames::to_author).map(Arc::new);
-                        }
-                        let commit = Commit { lsn: car.lsn, head, author: author.clone() };
-                        of_transaction(&commit, batch.volume, ops, wanted, kept, &mut bytes)?;
-                    }
-                }
-            }
-            Record::Fragment { volume, txn, number, ops } if wanted.volume(volume) && wanted.fragment(txn) => {
-                let mut what = Vec::new();
-                for op in ops {
-                    what.extend(of_op(volume, &op?, wanted, &mut bytes));
-                }
-                kept.push(Raw::Fragment { volume, txn, number, what });
-            }
-            _ => {}
-        }
-    }
-    held.fetch_add(bytes, Ordering::Relaxed);
-    Ok(())
-}
-
-fn of_transaction(
-    commit: &Commit,
-    volume: VolumeId,
-    ops: Ops<'_>,
-    wanted: &dyn Wanted,
-    kept: &mut Vec<Raw>,
-    bytes: &mut u64,
-) -> Result<(), DecodeError> {
-    for op in ops {
-        let op = op?;
-        if let Op::Ddl(ddl) = &op {
-            wanted.schema_epoch(volume, ddl.epoch_after);
-        }
-        if let Op::Fragments { txn, count } = op {
-            kept.push(Raw::Fragments { commit: commit.clone(), volume, txn, count });
-        } else if let Some(what) = of_op(volume, &op, wanted, bytes) {
-            kept.push(Raw::Event(commit.event(volume, what)));
-        }
-    }
-    Ok(())
-}
-
-fn of_op(volume: VolumeId, op: &Op<'_>, wanted: &dyn Wanted, bytes: &mut u64) -> Option<What> {
-    let what = match op {
-        Op::Insert { table, .. } | Op::Update { table, .. } | Op::Delete { table, .. } => {
-            if !wanted.row(volume, *table, op) {
-                return None;
-            }
-            let exact = !RowOp::is_inexact(op);
-            let (table, op) = RowOp::of(op)?;
-            *bytes += op.bytes();
-            What::Row { table, op, exact }
-        }
-        Op::Ddl(ddl) if wanted.schema(volume, ddl.text) => What::Schema { sql: ddl.text.to_owned() },
-        Op::Pragma(sql) if wanted.schema(volume, sql) => What::Schema { sql: (*sql).to_owned() },
-        _ => return None,
-    };
-    *bytes += size_of::<Raw>() as u64;
-    Some(what)
-}
-
-/// Puts fragments in the places of their commits; and the transactions of which some are missing.
-fn placed(raw: Vec<Raw>) -> (Vec<Event>, Vec<u64>) {
-    let mut fragments: HashMap<(VolumeId, TxnId), BTreeMap<u32, Vec<What>>> = HashMap::new();
-    let (mut events, mut partial) = (Vec::new(), Vec::new());
-    for raw in raw {
-        match raw {
-            Raw::Event(event) => events.push(event),
-            Raw::Fragment { volume, txn, number, what } => {
-                fragments.entry((volume, txn)).or_default().insert(number, what);
-            }
-            Raw::Fragments { commit, volume, txn, count } => {
-                let parts = fragments.remove(&(volume, txn)).unwrap_or_default();
-                if parts.len() != count as usize {
-                    partial.push(commit.head.id.0);
+    for part in parts(*car, |volume| wanted.volume(volume)) {
+        let part = part?;
+        let is_transaction = match &part.what {
+            holdfast_changes::What::Transaction { head, schema_epoch, .. } => {
+                wanted.schema_epoch(part.volume, *schema_epoch);
+                if !wanted.transaction(car.lsn, head) {
                     continue;
                 }
-                events.extend(parts.into_values().flatten().map(|what| commit.event(volume, what)));
+                true
             }
+            holdfast_changes::What::Fragment { txn, .. } if !wanted.fragment(*txn) => continue,
+            _ => false,
+        };
+        let part = part.keeping(|op| {
+            if let (Op::Ddl(ddl), true) = (op, is_transaction) {
+                wanted.schema_epoch(part.volume, ddl.epoch_after);
+            }
+            is_wanted(part.volume, op, wanted)
+        })?;
+        // A fragment of which nothing is wanted is counted when its transaction is put together.
+        if !is_transaction || !part.ops().is_empty() {
+            bytes += (size_of::<Part<'_>>() + part.ops().len()) as u64;
+            kept.push(part);
         }
     }
-    (events, partial)
+    Ok(bytes)
+}
+
+fn is_wanted(volume: VolumeId, op: &Op<'_>, wanted: &dyn Wanted) -> bool {
+    match op {
+        Op::Insert { table, .. } | Op::Update { table, .. } | Op::Delete { table, .. } => {
+            wanted.row(volume, *table, op)
+        }
+        Op::Ddl(ddl) => wanted.schema(volume, ddl.text),
+        Op::Pragma(sql) => wanted.schema(volume, sql),
+        _ => false,
+    }
+}
+
+/// The events of the transactions, and the transactions of which some are missing. `held` is the memory that `kept` takes.
+fn assembled(kept: Vec<Part<'static>>, mut held: u64) -> Result<(Vec<Event>, Vec<u64>), FlashbackError> {
+    let mut assembly = Assembly::new(Fragments::default(), Position::default());
+    let (mut events, mut partial) = (Vec::new(), Vec::new());
+    for part in kept {
+        let Some(transaction) = assembly.add(part)? else { continue };
+        if !transaction.is_whole {
+            partial.push(transaction.head.id.0);
+        }
+        let (lsn, head, volume) = (transaction.start.boxcar, transaction.head, transaction.volume);
+        for piece in transaction.pieces() {
+            let piece = piece?;
+            held = held.saturating_sub(piece.len() as u64);
+            for op in Ops::new(&piece) {
+                let op = op.map_err(|source| ChangesError::Boxcar { lsn, source })?;
+                let Some((what, bytes)) = of_op(&op) else { continue };
+                held += bytes;
+                events.push(Event { head, author: transaction.author.clone(), lsn, volume, what });
+            }
+            check_held(held)?;
+        }
+    }
+    Ok((events, partial))
+}
+
+/// A wanted operation, and the memory that its event takes, about.
+fn of_op(op: &Op<'_>) -> Option<(What, u64)> {
+    let own = size_of::<Event>() as u64;
+    match op {
+        Op::Ddl(ddl) => Some((What::Schema { sql: ddl.text.to_owned() }, own)),
+        Op::Pragma(sql) => Some((What::Schema { sql: (*sql).to_owned() }, own)),
+        _ => {
+            let exact = !RowOp::is_inexact(op);
+            let (table, op) = RowOp::of(op)?;
+            let bytes = own + op.bytes();
+            Some((What::Row { table, op, exact }, bytes))
+        }
+    }
 }
 
 /// The commit of a transaction. The newest one of that number.
@@ -222,7 +196,7 @@ pub fn find_commit(source: &Source, at: Option<Lsn>, id: u64) -> Result<(Option<
                 kept.push(Commit { lsn: car.lsn, head, author });
             }
         };
-        transactions(car.body, keep).map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })
+        transactions(car.body, keep).map_err(|source| ChangesError::Boxcar { lsn: car.lsn, source }.into())
     })?;
     Ok((found.pop(), read))
 }
@@ -232,7 +206,7 @@ pub fn ids_of(source: &Source, lsn: Lsn, hlc: Hlc) -> Result<HashSet<TxnId>, Fla
     let range = Range { last: Some(lsn), ..Range::from(lsn) };
     let (ids, _) = source.scan(range, &|car, kept: &mut Vec<TxnId>| {
         transactions(car.body, |t| kept.extend((t.head.hlc == hlc).then_some(t.head.id)))
-            .map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })
+            .map_err(|source| ChangesError::Boxcar { lsn: car.lsn, source }.into())
     })?;
     Ok(ids.into_iter().collect())
 }
@@ -249,7 +223,7 @@ impl Behind {
     pub fn commit(source: &Source, lsn: Lsn, hlc: Hlc) -> Result<Behind, FlashbackError> {
         let range = Range { last: Some(lsn), ..Range::from(lsn) };
         let (ids, _) = source.scan(range, &|car, kept: &mut Vec<TxnId>| {
-            behind(car.body, hlc, kept).map_err(|source| FlashbackError::Boxcar { lsn: car.lsn.0, source })
+            behind(car.body, hlc, kept).map_err(|source| ChangesError::Boxcar { lsn: car.lsn, source }.into())
         })?;
         Ok(Behind { lsn, in_boxcar: ids.into_iter().collect() })
     }

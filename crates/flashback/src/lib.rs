@@ -8,7 +8,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`source`] | the trail of a data directory and, in front of it, the archive's objects; read by several threads |
-//! | [`events`] | the changes in boxcars, with those that large transactions left in fragments |
+//! | [`events`] | the wanted changes in boxcars, put together to transactions by the crate `changes` |
 //! | [`schema_text`] | the tables that the text of a schema change is about |
 //! | [`row`] | one change of one row, and what it is found by |
 //! | [`server`], [`table`] | a session with the server; names, types and keys of a table as they are now |

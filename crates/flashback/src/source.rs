@@ -20,6 +20,7 @@ use holdfast_archive::object::{HEADER_BYTES, SEGMENT_BYTES_MAX, bytes_max};
 use holdfast_archive::{
     ArchiveError, ArchiveLocation, Holdings, Keys, Manifest, ObjectName, SealedStore, Segment, Store,
 };
+use holdfast_changes::Car;
 use holdfast_seams::{Disk, RealDisk};
 use holdfast_trail::{Boxcar, Dump, DumpItem, Kind, TrailId};
 use holdfast_types::Lsn;
@@ -79,12 +80,6 @@ impl Range {
         let (first, last) = (object.first_epoch.0, object.last_epoch.0);
         self.last.is_none_or(|last| object.first <= last) && self.epoch.is_none_or(|e| (first..=last).contains(&e))
     }
-}
-
-/// A boxcar, borrowed from where it was read.
-pub struct Car<'a> {
-    pub lsn: Lsn,
-    pub body: &'a [u8],
 }
 
 /// Looks at a boxcar and may keep something of it.
@@ -287,7 +282,7 @@ impl Source {
             offset = behind;
             seen.last_lsn.fetch_max(boxcar.lsn.0, Ordering::Relaxed);
             if boxcar.kind == Kind::Data && range.has(boxcar.lsn) {
-                look(&Car { lsn: boxcar.lsn, body: boxcar.body() }, &mut kept)?;
+                look(&Car { lsn: boxcar.lsn, epoch: boxcar.epoch, body: boxcar.body() }, &mut kept)?;
             }
         }
         Ok(kept)
@@ -332,7 +327,7 @@ impl Source {
             seen.bytes.fetch_add(boxcar.body.len() as u64, Ordering::Relaxed);
             seen.last_lsn.fetch_max(boxcar.lsn.0, Ordering::Relaxed);
             if boxcar.kind == Kind::Data && range.has(boxcar.lsn) {
-                look(&Car { lsn: boxcar.lsn, body: &boxcar.body }, &mut kept)?;
+                look(&Car { lsn: boxcar.lsn, epoch: boxcar.epoch, body: &boxcar.body }, &mut kept)?;
             }
         }
         Ok((start, kept))

@@ -48,6 +48,13 @@ id!(
     u32
 );
 
+impl TxnId {
+    /// The epoch in which it was begun.
+    pub fn epoch(self) -> Epoch {
+        Epoch((self.0 >> 32) as u32)
+    }
+}
+
 /// Hybrid logical clock (Kulkarni and others, 2014): 48 bits of milliseconds since 1970, 16 bits of counter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Hlc(pub u64);

@@ -5,7 +5,7 @@ use holdfast_types::{Epoch, SqlError, SqlResult, SqlState, TxnId};
 
 /// Whether fragments of a transaction in the trail of epoch `now` will never be used: the master that sent them is gone.
 pub fn is_dead(txn: TxnId, now: Epoch) -> bool {
-    (txn.0 >> 32) < u64::from(now.0)
+    txn.epoch() < now
 }
 
 /// Cuts operations into pieces of at most `fragment_bytes`, or of one operation that is larger.

@@ -13,6 +13,9 @@ use crate::ids::{Hlc, SiteId, TxnId, VolumeId};
 /// Offset of the number of transactions from the record's start.
 const COUNT_OFFSET: usize = 22;
 
+/// Offset of the first transaction from the record's start.
+const TRANSACTIONS_OFFSET: usize = COUNT_OFFSET + 4;
+
 /// Offset of a transaction's clock from its start: behind length, id and site.
 const HLC_OFFSET: usize = 4 + 8 + 2;
 
@@ -105,6 +108,9 @@ pub struct Batch<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Transaction<'a> {
     pub head: TxnHead,
+    /// Where its bytes begin and end, counted from the record's start.
+    pub start: usize,
+    pub end: usize,
     /// `None`: the server itself or a program that embeds the library made it, or a release that did not record roles.
     pub author: Option<AuthorNames<'a>>,
     pub ops: Ops<'a>,
@@ -162,12 +168,14 @@ fn read_transaction<'a>(
     has_author: bool,
     before: Option<AuthorNames<'a>>,
 ) -> Result<Transaction<'a>, DecodeError> {
+    let start = TRANSACTIONS_OFFSET + rest.at();
     let length = rest.u32()? as usize;
     let content = rest.take(length)?;
+    let end = TRANSACTIONS_OFFSET + rest.at();
     let mut c = Cursor::new(content);
     let head = TxnHead { id: TxnId(c.u64()?), site: SiteId(c.u16()?), hlc: Hlc(c.u64()?) };
     let author = if has_author { take_author(&mut c, before)? } else { None };
-    Ok(Transaction { head, author, ops: Ops::new(&content[c.at()..]) })
+    Ok(Transaction { head, start, end, author, ops: Ops::new(&content[c.at()..]) })
 }
 
 const _: () = assert!(COUNT_OFFSET == LENGTH_BYTES + 2 + 4 + 8 + 4);

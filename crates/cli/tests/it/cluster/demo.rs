@@ -39,9 +39,14 @@ fn the_demo_loses_no_acknowledged_row_when_the_node_is_frozen() {
 #[test]
 fn the_demo_loses_no_acknowledged_row_when_a_cable_is_pulled() {
     let name = format!("hfprobe{}", std::process::id());
-    let ip = |verb: &str| std::process::Command::new("ip").args(["netns", verb, &name]).output();
-    if ip("add").is_ok_and(|made| made.status.success()) {
-        ip("del").unwrap();
+    let ip = |arguments: &[&str]| {
+        std::process::Command::new("ip").args(arguments).output().is_ok_and(|output| output.status.success())
+    };
+    let can = ip(&["netns", "add", &name])
+        && ip(&["-n", &name, "link", "add", "sw", "type", "bridge"])
+        && ip(&["-n", &name, "link", "add", "name", "a", "type", "veth", "peer", "name", "b"]);
+    ip(&["netns", "del", &name]);
+    if can {
         return loses_nothing(&["--netns", "--fault", "cable"]);
     }
     let said = refuses(&["cluster", "demo", "--netns", "--fault", "cable"]);

@@ -44,10 +44,10 @@ fn copy_or_report(database: &Arc<DatabaseState>, images: &[u8]) -> Option<Box<Si
 }
 
 fn side_copy(database: &Arc<DatabaseState>, images: &[u8]) -> Result<Box<SideCopy>, NotCopied> {
-    let goes_on = || database.queue.read().is_some();
+    let may_wait = || database.queue.read().is_some();
     let map = database.map();
     let epoch = map.epoch;
-    let mut copy = SideCopy::begin(database.volume(), map, database.ids.clone(), &database.side_log, goes_on)?;
+    let mut copy = SideCopy::begin(database.volume(), map, database.ids.clone(), &database.side_log, may_wait)?;
     if !database.goes_with(epoch, copy.number()) {
         return Err(NotCopied::Schema);
     }

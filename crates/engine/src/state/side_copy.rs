@@ -125,9 +125,9 @@ impl SideCopy {
         map: Arc<TableMap>,
         ids: Arc<Ids>,
         log: &Arc<SideLog>,
-        goes_on: impl Fn() -> bool,
+        may_wait: impl Fn() -> bool,
     ) -> Result<SideCopy, NotCopied> {
-        let following = log.begin(goes_on).ok_or(NotCopied::Closed)?;
+        let following = log.begin(may_wait).ok_or(NotCopied::Closed)?;
         let watch = ChangeWatch::begin(volume.store());
         let mut conn = volume.open_side_copy()?;
         conn.exec("pragma foreign_keys=on")?;

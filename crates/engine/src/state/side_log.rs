@@ -32,11 +32,11 @@ pub struct SideLog {
 }
 
 impl SideLog {
-    /// Begins to keep what is published, as soon as no other copy is being made. `None`: `goes_on` said no meanwhile.
-    pub fn begin(self: &Arc<SideLog>, goes_on: impl Fn() -> bool) -> Option<Following> {
+    /// Begins to keep what is published, as soon as no other copy is being made. `None`: `may_wait` said no meanwhile.
+    pub fn begin(self: &Arc<SideLog>, may_wait: impl Fn() -> bool) -> Option<Following> {
         let mut log = self.log.lock();
         while log.is_some() {
-            if !goes_on() {
+            if !may_wait() {
                 return None;
             }
             self.free.wait_for(&mut log, LOOKS);
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_is_published_is_kept_for_one_copy_at_a_time() {
         let log = Arc::new(SideLog::default());
-        log.published(1, b"nobody follows");
+        log.published(1, b"no copy is being made");
         let following = log.begin(|| true).unwrap();
         log.published(2, b"two");
         log.published(3, b"three");

@@ -6,7 +6,7 @@
 //! | the copy repeats the last batches and is closed | the images are merged in the usual way |
 //! | the record: it refers to the prewritten fragments, or contains the images | everything is undone, and the client gets the error |
 //! | MAIN lets go of the volume, and the pages are published | likewise: nothing was published |
-//! | MAIN reads the volume anew | the writer refuses everything from then on; the batch itself is whole, and goes to the trail |
+//! | MAIN reads the volume again | the writer refuses all further work; the batch is complete, and is written to the trail |
 //! | versions, the trail | as for every batch ([`super::publish`]) |
 //! | its locks are released on another thread; then the answer may leave | |
 

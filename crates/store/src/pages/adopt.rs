@@ -11,7 +11,7 @@
 //! | written by neither | as it is |
 //!
 //! The counters of page 1 continue MAIN's, so that a connection that looks at them sees a change. The caller makes sure that the
-//! rows are equal, and that MAIN's connection reads every page anew.
+//! rows are equal, and that MAIN's connection reads every page again.
 //!
 //! Failure: a page of B that cannot be read, or scratch without space. Then nothing is published.
 

@@ -1,4 +1,4 @@
-//! A private copy of a volume that becomes the volume, while MAIN has gone on: every page that is used afterwards fits the others.
+//! A private copy of a volume that becomes the volume, while MAIN has continued: every page that is used afterwards fits the others.
 //!
 //! `HOLDFAST_SEED=n` repeats a seed, `HOLDFAST_SEEDS=n` runs more.
 
@@ -96,7 +96,7 @@ fn rows(table: &str, from: i64, count: i64, bytes: i64) -> String {
 
 /// Neither the size nor the list of free pages changes: only the counters of page 1 show MAIN that its cache is out of date.
 #[test]
-fn rows_that_are_only_rewritten_are_read_anew() {
+fn rows_that_are_only_rewritten_are_read_again() {
     let mut bed = Bed::new(64 << 20);
     bed.main.exec(&rows("s", 1, 300, 400)).unwrap();
     for round in 1..4 {

@@ -162,7 +162,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Cuts the node off the others, or mends that; only with namespaces.
+    /// Disconnects the node from the others, or connects it again; only with namespaces.
     pub fn cut(&self, node: usize, is_cut: bool) -> anyhow::Result<()> {
         self.net.as_ref().context("only nodes in namespaces are cut off")?.cut(node, is_cut)
     }

@@ -63,7 +63,7 @@ impl Net {
         command
     }
 
-    /// Cuts the node's cable, or mends it.
+    /// Pulls the node's cable, or puts it back.
     pub fn cut(&self, node: usize, is_cut: bool) -> anyhow::Result<()> {
         ip(&["-n", &self.name, "link", "set", "dev", NAMES[node], if is_cut { "down" } else { "up" }])
     }

@@ -109,7 +109,7 @@ async fn a_leader_that_moves_is_no_silence_of_the_master() {
 /// A virtual machine was copied while it ran, and both run. The group counts the starts of each directory, and remembers how much it
 /// had: the original is refused, because its directory was started later elsewhere, and the clone where it has less than the original had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_node_and_its_clone_at_most_one_goes_on_and_nothing_is_lost() {
+async fn of_a_node_and_its_clone_at_most_one_continues_and_nothing_is_lost() {
     let mut bed = Bed::start().await;
     let writers = load(&bed).await;
     let epoch = bed.w.status()["record"]["epoch"].clone();

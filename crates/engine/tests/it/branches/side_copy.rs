@@ -70,7 +70,7 @@ fn same_after_a_crash(o: Opened) {
 }
 
 #[test]
-fn the_writer_goes_on_from_the_pages_of_a_copy() {
+fn the_writer_continues_with_the_pages_of_a_copy() {
     let o = open_with(TABLES, few_bytes());
     for round in 0..4 {
         large(&o.db, &rows(round * 1000, 1000));

@@ -17,6 +17,7 @@
 //!
 //! Failure: [`NotCopied`]. The copy is dropped, and the writer merges the images as it does with smaller transactions.
 
+use crate::state::fragments::pieces;
 use crate::state::ids::Ids;
 use crate::state::locks::Target;
 use crate::state::side_log::{Following, SideLog};
@@ -29,8 +30,8 @@ use holdfast_store::schema_map::{TableInfo, TableMap};
 use holdfast_store::sequences::flush_sequences;
 use holdfast_store::sqlite::{Conn, RowChange, SqliteError, ffi};
 use holdfast_store::volume::{Volume, VolumeError};
-use holdfast_types::Epoch;
 use holdfast_types::record::{DecodeError, Ops, Record, RecordReader};
+use holdfast_types::{Epoch, SqlError};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub enum NotCopied {
     Sqlite(#[from] SqliteError),
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    #[error(transparent)]
+    Images(#[from] SqlError),
 }
 
 /// Notes what the transaction changes, for the versions that branches compare with.
@@ -162,16 +165,8 @@ impl SideCopy {
         // What is recorded from here on is the transaction's.
         flush_sequences(&mut self.conn)?;
         self.conn.capture().buffer().clear();
-        let mut ops = Ops::new(images);
-        let (mut start, mut done) = (0, false);
-        while !done {
-            done = ops.next().transpose()?.is_none();
-            if !done && ops.offset() - start < PIECE_BYTES {
-                continue;
-            }
-            let end = if done { images.len() } else { ops.offset() };
-            self.apply_piece(&images[start..end])?;
-            start = end;
+        for piece in pieces(images, PIECE_BYTES, usize::MAX)? {
+            self.apply_piece(piece)?;
         }
         flush_sequences(&mut self.conn)?;
         if !self.conn.capture().is_empty() || self.conn.deferred_foreign_keys() > 0 {

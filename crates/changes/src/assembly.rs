@@ -50,6 +50,8 @@ pub struct Committed<'a> {
     pub head: TxnHead,
     /// The roles that made it, where the trail has them.
     pub author: Option<Arc<Author>>,
+    /// The schema epoch of its database before the batch that it is in.
+    pub schema_epoch: u32,
     /// False: fragments are missing, because reading began behind them.
     pub is_whole: bool,
     ops: Cow<'a, [u8]>,
@@ -93,12 +95,12 @@ impl Assembly {
         self.begin_epoch(part.epoch);
         self.forget_stale();
         match part.what {
-            What::Transaction { head, author, ops, .. } => {
+            What::Transaction { head, author, schema_epoch, ops } => {
                 let lsn = part.start.boxcar;
                 let (pieces, is_whole) = self.pieces(&ops).map_err(|source| ChangesError::Boxcar { lsn, source })?;
                 self.end = part.end;
                 let (volume, start, end, fragments) = (part.volume, part.start, part.end, &self.fragments);
-                Ok(Some(Committed { volume, start, end, head, author, is_whole, ops, pieces, fragments }))
+                Ok(Some(Committed { volume, start, end, head, author, schema_epoch, is_whole, ops, pieces, fragments }))
             }
             What::Fragment { txn, number, ops } => {
                 // Reading began behind the first one: it cannot be whole.

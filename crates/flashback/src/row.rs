@@ -134,7 +134,12 @@ impl RowOp {
             Op::Update { table, key, new_key, mask, changes } => {
                 let cells = all(changes);
                 let pairs = mask.positions().zip(cells.chunks_exact(2));
-                let changes = pairs.map(|(position, pair)| (position, pair[0].clone(), pair[1].clone())).collect();
+                let mut changes: Vec<_> =
+                    pairs.map(|(position, pair)| (position, pair[0].clone(), pair[1].clone())).collect();
+                // Columns that the image carries for subscribers only. An update of nothing keeps what it has.
+                if changes.iter().any(|(_, before, after)| before != after) || new_key.is_some() {
+                    changes.retain(|(_, before, after)| before != after);
+                }
                 (*table, RowOp::Update { key: Key::of(*key), new_key: new_key.map(Key::of), changes })
             }
             Op::Delete { table, key, before } => (*table, RowOp::Delete { key: Key::of(*key), before: all(before) }),

@@ -17,11 +17,13 @@
 //! | through a blob handle | error: SQLite does not show the new value |
 //! | of a table that is not in the map, or with another number of columns | error |
 //! | UPDATE that changes neither key nor value | nothing, but counted; on a branch, one column as it was |
+//! | UPDATE of a published table | the columns that changed, and those that subscribers need with them ([`Carried`]) |
 //! | any other | its image |
 //!
 //! Failure: the hook cannot fail the statement, so the first error is kept and [`Capture::check`] returns it; a
 //! transaction must not commit without asking. After an error nothing more is recorded.
 
+use crate::carried::Carried;
 use crate::names;
 use crate::schema_map::{RowKey, TableInfo, TableMap};
 use crate::sequences::SequenceState;
@@ -308,6 +310,9 @@ impl Capture {
                 put_cell(&mut self.cells, change.before(column.index).map_err(|code| (column.index, code))?);
             }
         }
+        if let Some(carried) = &table.carried {
+            self.carry(carried, table, change)?;
+        }
         op::put_update(&mut self.buf, table.id, key_changes);
         self.key(table, change.old_rowid(), |column| change.before(column))?;
         if key_changes {
@@ -316,6 +321,27 @@ impl Capture {
         op::put_mask(&mut self.buf, &self.mask);
         self.buf.extend_from_slice(&self.cells);
         Ok(true)
+    }
+
+    /// Puts the columns into an update's image that subscribers need in addition to those that changed.
+    fn carry(&mut self, carried: &Carried, table: &TableInfo, change: &RowChange<'_>) -> Result<(), (u16, c_int)> {
+        let has = |mask: &[u8], p: usize| mask[p / 8] >> (p % 8) & 1 == 1;
+        let all = carried.filter.iter().any(|&p| has(&self.mask, p));
+        let wanted = carried.always.iter().chain(carried.published.iter().filter(|_| all));
+        let mut grows = false;
+        for &position in wanted {
+            grows |= !has(&self.mask, position);
+            self.mask[position / 8] |= 1 << (position % 8);
+        }
+        if !grows {
+            return Ok(());
+        }
+        self.cells.clear();
+        for (_, column) in table.columns.iter().enumerate().filter(|(position, _)| has(&self.mask, *position)) {
+            put_cell(&mut self.cells, change.before(column.index).map_err(|code| (column.index, code))?);
+            put_cell(&mut self.cells, change.after(column.index).map_err(|code| (column.index, code))?);
+        }
+        Ok(())
     }
 
     fn delete(&mut self, table: &TableInfo, change: &RowChange<'_>) -> Result<(), (u16, c_int)> {

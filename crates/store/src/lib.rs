@@ -4,6 +4,7 @@
 
 pub mod apply;
 pub mod capture;
+mod carried;
 pub mod checkpoint;
 pub mod ddl;
 pub mod fragments;
@@ -17,6 +18,7 @@ pub mod publications;
 pub mod schema_map;
 pub mod schema_read;
 pub mod sequences;
+pub mod shapes;
 pub mod sqlite;
 pub mod temp_schema;
 pub mod touch;

@@ -12,9 +12,15 @@ pub const PRIVILEGES_TABLE: &str = "holdfast_privileges";
 /// Holds publications. It is written by schema changes, as [`PRIVILEGES_TABLE`] is.
 pub const PUBLICATIONS_TABLE: &str = "holdfast_publications";
 
+/// Holds what a published table was at each schema epoch. It is written by schema changes, as [`PUBLICATIONS_TABLE`] is.
+pub const SHAPES_TABLE: &str = "holdfast_shapes";
+
+/// Holds logical replication slots.
+pub const SLOTS_TABLE: &str = "holdfast_slots";
+
 /// Whether the trail carries what is changed in a table of this name.
 pub fn is_audited(name: &[u8]) -> bool {
-    !is_internal(name) || name == PREPARED_TABLE.as_bytes()
+    !is_internal(name) || name == PREPARED_TABLE.as_bytes() || name == SLOTS_TABLE.as_bytes()
 }
 
 /// Whether a table of this name belongs to Holdfast and not to the user. ASCII case is ignored, as SQLite does.

@@ -17,8 +17,9 @@
 //!
 //! Failure: a row that cannot be read is damage, and the schema cannot be served.
 
-use crate::names::PUBLICATIONS_TABLE;
+use crate::names::{PUBLICATIONS_TABLE, SHAPES_TABLE};
 use crate::privileges::{ColumnsBefore, column_names, damaged_table, exists, literal};
+use crate::shapes;
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::Value;
 use holdfast_types::definition::token::{self, tokens};
@@ -55,6 +56,10 @@ pub fn steps(before: &Publications, after: &Publications, id: impl Fn(u32) -> u3
     if !before.stored && !steps.is_empty() {
         steps.insert(0, CREATE.to_owned());
     }
+    if !before.recorded && !steps.is_empty() {
+        // In front of the rows, so that it has what they publish. Publications of an earlier release come without it.
+        steps.insert(0, shapes::CREATE.to_owned());
+    }
     steps
 }
 
@@ -84,7 +89,7 @@ fn put(
 
 /// Reads all rows. `oid` makes a table's OID of its stable id.
 pub fn read(conn: &mut Conn, oid: impl Fn(u32) -> u32) -> Result<Publications, SqliteError> {
-    let mut publications = Publications::default();
+    let mut publications = Publications { recorded: exists(conn, SHAPES_TABLE)?, ..Publications::default() };
     if !exists(conn, PUBLICATIONS_TABLE)? {
         return Ok(publications);
     }
@@ -200,9 +205,12 @@ fn follow_column(conn: &mut Conn, id: i64, old: &str, new: Option<&String>) -> R
 }
 
 fn names(table: &PublishedTable, column: &str) -> bool {
-    let listed = table.columns.iter().flatten().any(|c| c == column);
-    let in_filter = |filter: &str| tokens(filter).iter().any(|t| is_column(t, filter, column));
-    listed || table.filter.as_deref().is_some_and(in_filter)
+    table.columns.iter().flatten().any(|c| c == column) || in_filter(table, column)
+}
+
+/// Whether the condition on a table's rows names a column.
+pub(crate) fn in_filter(table: &PublishedTable, column: &str) -> bool {
+    table.filter.as_deref().is_some_and(|filter| tokens(filter).iter().any(|t| is_column(t, filter, column)))
 }
 
 /// Whether a token of a condition is the quoted name of a column. Strings are in other quotes, and words are functions
@@ -276,7 +284,7 @@ mod tests {
         );
         let second = publication(2, vec![entry(t, Some(&["a", "c"]), None), entry(u, None, Some("(\"b\" IS NULL)"))]);
         let third = publication(3, vec![entry(u, None, None)]);
-        put_all(&mut c, &Publications { stored: true, list: vec![first, second, third] });
+        put_all(&mut c, &Publications { stored: true, recorded: true, list: vec![first, second, third] });
         change_schema(&mut c, "ALTER TABLE t RENAME COLUMN a TO \"x \"\"y\"").unwrap();
         change_schema(&mut c, "ALTER TABLE t RENAME TO other").unwrap();
         change_schema(&mut c, "DROP TABLE gone").unwrap();
@@ -295,8 +303,9 @@ mod tests {
         let mut c = opened("CREATE TABLE t(a); CREATE TABLE u(a)");
         let entry = |table| PublishedTable { table, columns: None, filter: None };
         let (t, u) = (id(&mut c, "t"), id(&mut c, "u"));
-        let mut wanted = Publications { stored: true, list: vec![publication(1, vec![entry(t), entry(u)])] };
-        assert_eq!(steps(&Publications::default(), &wanted, |id| id).len(), 4, "with CREATE");
+        let mut wanted =
+            Publications { stored: true, recorded: true, list: vec![publication(1, vec![entry(t), entry(u)])] };
+        assert_eq!(steps(&Publications::default(), &wanted, |id| id).len(), 5, "with both CREATE");
         put_all(&mut c, &wanted);
         let before = wanted.clone();
         wanted.list[0].tables.remove(0);

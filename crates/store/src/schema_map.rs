@@ -7,10 +7,11 @@
 //! | `holdfast_meta` | the only one, id 1: format, volume, number of the last boxcar applied, its epoch, schema epoch, next table id |
 //! | `holdfast_tables` | for each table, view and virtual table: its id and current name |
 //!
-//! `holdfast_privileges` is created by the first GRANT or by the first object of another owner: see [`crate::privileges`]; `holdfast_publications` by the first publication: see [`crate::publications`].
+//! `holdfast_privileges` is created by the first GRANT or by the first object of another owner: see [`crate::privileges`]; `holdfast_publications` by the first publication: see [`crate::publications`],
+//! and `holdfast_shapes` with it: see [`crate::shapes`].
 //!
-//! Another one, `holdfast_prepared`, is created by the first PREPARE TRANSACTION. It is internal too, but it has an id,
-//! and the trail carries its rows like those of a user's table.
+//! Two more, `holdfast_prepared` and `holdfast_slots`, are created by the first PREPARE TRANSACTION and the first logical
+//! replication slot. They are internal too, but they have ids, and the trail carries their rows like those of a user's table.
 //!
 //! Ids depend only on the statements, never on the positions of pages, so redo of the same statements on another copy
 //! gives the same ids:
@@ -27,10 +28,14 @@
 //! Failure: a table whose hidden rowid has no free name, or whose name is reserved, is refused; the caller then
 //! rolls the statement back.
 
+use crate::carried::{Carried, carried};
 use crate::locking::{self, Locking};
-pub use crate::names::{PREPARED_TABLE, PRIVILEGES_TABLE, PUBLICATIONS_TABLE, is_audited, is_internal, quote};
+pub use crate::names::{
+    PREPARED_TABLE, PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SHAPES_TABLE, SLOTS_TABLE, is_audited, is_internal, quote,
+};
 use crate::privileges::{self, ColumnsBefore};
 use crate::publications;
+use crate::shapes;
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::{Epoch, TableId, Value, ValueRef, VolumeId};
 use std::collections::{BTreeMap, HashMap};
@@ -38,7 +43,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Version of the internal tables' layout.
 pub const VOLUME_FORMAT: i64 = 1;
 
-const INTERNAL_TABLES: [&str; 4] = ["holdfast_meta", "holdfast_tables", PRIVILEGES_TABLE, PUBLICATIONS_TABLE];
+const INTERNAL_TABLES: [&str; 5] =
+    ["holdfast_meta", "holdfast_tables", PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SHAPES_TABLE];
 
 /// Why a schema cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +97,20 @@ pub struct TableInfo {
     pub autoincrement: bool,
     /// Its keys that are locked in addition to the row, and whether it may be changed on a branch at all.
     pub locking: Locking,
+    /// Positions of the primary key's columns in the key's order; none without a primary key.
+    pub primary: Vec<usize>,
+    /// What an update's image has in addition to what changed; `None` for a table that no publication has.
+    pub carried: Option<Box<Carried>>,
+}
+
+impl TableInfo {
+    /// Whether an image's key has the value of a stored column.
+    pub fn has_in_key(&self, position: usize) -> bool {
+        match &self.key {
+            RowKey::Rowid { alias, .. } => *alias == Some(position),
+            RowKey::Columns(key) => key.contains(&position),
+        }
+    }
 }
 
 /// All tables of a volume at one schema epoch.
@@ -205,7 +225,10 @@ pub fn end_ddl(conn: &mut Conn, before: &ObjectsBefore) -> Result<TableMap, Sche
     privileges::follow_schema(conn, &before.columns)?;
     publications::follow_schema(conn, &before.published)?;
     conn.exec("UPDATE main.holdfast_meta SET schema_epoch = schema_epoch + 1 WHERE id = 1")?;
-    read_map(conn)
+    let map = read_map(conn)?;
+    let tables = map.tables.iter().map(|table| (table.id, table.name.as_str()));
+    shapes::record(conn, map.epoch, tables)?;
+    Ok(map)
 }
 
 /// Refuses a user's trigger or index on an internal table: a trigger there would run with every boxcar, after its
@@ -298,6 +321,12 @@ pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
         }
         map.tables[child].locking.parents.push(parent);
     }
+    let published = publications::read(conn, |id| id)?;
+    for table in map.tables.iter_mut().filter(|table| !is_internal(table.name.as_bytes())) {
+        let key = table.primary.iter().copied().filter(|&position| !table.has_in_key(position)).collect();
+        let columns = table.columns.iter().map(|column| &column.name);
+        table.carried = carried(&published, table.id.0, columns, key).map(Box::new);
+    }
     Ok(map)
 }
 
@@ -307,6 +336,7 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
     let mut columns = Vec::with_capacity(rows.len());
     let mut all_names = Vec::with_capacity(rows.len());
     let mut key_column = None;
+    let mut primary_key_columns = Vec::new();
     for row in &rows {
         let (Value::Int(index), Value::Text(column)) = (&row[0], &row[1]) else { continue };
         all_names.push(column.to_ascii_lowercase());
@@ -314,11 +344,15 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
             if row[5] == Value::Int(1) {
                 key_column = Some(columns.len());
             }
+            if let Value::Int(place @ 1..) = row[5] {
+                primary_key_columns.push((place, columns.len()));
+            }
             columns.push(StoredColumn { name: column.clone(), index: *index as u16 });
         }
     }
-    let primary = primary_key(conn, "main", name)?;
-    let key = match (primary, key_column) {
+    primary_key_columns.sort_unstable();
+    let stored_as = primary_key(conn, "main", name)?;
+    let key = match (stored_as, key_column) {
         (Primary::WithoutRowid(indexes), _) => {
             let position = |index| columns.iter().position(|c| i64::from(c.index) == index);
             RowKey::Columns(indexes.into_iter().filter_map(position).collect())
@@ -341,7 +375,9 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
     let keys = locking.unique.len();
     locking.unique.retain(|key| key.columns.iter().all(|(c, _)| columns.iter().any(|stored| stored.index == *c)));
     locking.has_open_keys |= locking.unique.len() < keys;
-    Ok(TableInfo { id, name: name.into(), column_count: rows.len(), columns, key, autoincrement, locking })
+    let primary = primary_key_columns.into_iter().map(|(_, position)| position).collect();
+    let (name, column_count) = (name.into(), rows.len());
+    Ok(TableInfo { id, name, column_count, columns, key, autoincrement, locking, primary, carried: None })
 }
 
 /// How a table stores its primary key.

@@ -56,6 +56,8 @@ pub struct Publication {
 pub struct Publications {
     /// The internal table exists.
     pub stored: bool,
+    /// So does the one of shapes, which records what is published at each schema epoch.
+    pub recorded: bool,
     /// In the order of their numbers.
     pub list: Vec<Publication>,
 }

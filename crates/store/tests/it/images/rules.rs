@@ -375,3 +375,43 @@ fn a_change_of_an_internal_table_is_an_error() {
     }
     pair.boxcar(&["INSERT INTO t VALUES(1)"]);
 }
+
+/// The images of a published table have its key and the columns of its filter, and the whole row when one of those changes.
+#[test]
+fn published_tables_carry_what_subscribers_need() {
+    let publications = "INSERT INTO holdfast_publications VALUES(1, 0, 'p', 10, 'iudt', NULL, NULL)";
+    let mut pair = Pair::new(&[
+        "CREATE TABLE by_text(k TEXT PRIMARY KEY, a, b, c, region)",
+        "CREATE TABLE by_number(id INTEGER PRIMARY KEY, a, b)",
+        "CREATE TABLE by_pair(x, y, a, b, PRIMARY KEY(x, y)) WITHOUT ROWID",
+        "CREATE TABLE unseen(k TEXT PRIMARY KEY, a)",
+        "CREATE TABLE holdfast_publications(publication INTEGER NOT NULL, object INTEGER NOT NULL, name TEXT NOT NULL, \
+         owner INTEGER NOT NULL, options TEXT NOT NULL, columns TEXT, filter TEXT, PRIMARY KEY(publication, object)) WITHOUT ROWID",
+        publications,
+        "INSERT INTO holdfast_publications SELECT 1, id, '', 0, '', '{k,a,b,region}', '(\"region\" = 2)' \
+         FROM holdfast_tables WHERE name = 'by_text'",
+        "INSERT INTO holdfast_publications SELECT 1, id, '', 0, '', NULL, NULL FROM holdfast_tables \
+         WHERE name IN ('by_number', 'by_pair')",
+    ]);
+    pair.boxcar(&["INSERT INTO by_text VALUES('x', 1, 1, 1, 1); INSERT INTO by_number VALUES(1, 1, 1); \
+                   INSERT INTO by_pair VALUES(1, 1, 1, 1); INSERT INTO unseen VALUES('x', 1)"]);
+    let carried = |pair: &mut Pair, sql: &str| {
+        let body = pair.boxcar(&[sql]);
+        let mut masks = Vec::new();
+        ops(&body, |op| {
+            if let Op::Update { mask, .. } = op {
+                masks.push(mask.positions().collect::<Vec<usize>>());
+            }
+            true
+        });
+        masks
+    };
+    assert_eq!(carried(&mut pair, "UPDATE by_text SET a = 2"), [[0, 1, 4]], "the key, the change, the filter's column");
+    assert_eq!(carried(&mut pair, "UPDATE by_text SET c = 2"), [[0, 3, 4]], "also of a column that is not published");
+    assert_eq!(carried(&mut pair, "UPDATE by_text SET region = 2"), [[0, 1, 2, 4]], "every published column");
+    assert_eq!(carried(&mut pair, "UPDATE by_text SET k = 'y'"), [[0, 4]]);
+    assert_eq!(carried(&mut pair, "UPDATE by_text SET a = a"), [[0usize; 0]; 0], "nothing changed");
+    assert_eq!(carried(&mut pair, "UPDATE by_number SET b = 2"), [[2]], "the rowid is the key");
+    assert_eq!(carried(&mut pair, "UPDATE by_pair SET b = 2"), [[3]], "the image's key is the key");
+    assert_eq!(carried(&mut pair, "UPDATE unseen SET a = 2"), [[1]]);
+}

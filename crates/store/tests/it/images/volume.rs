@@ -130,7 +130,7 @@ pub fn count_ops(body: &[u8]) -> usize {
 }
 
 /// Number of operations for which `which` holds.
-pub fn ops(body: &[u8], which: impl Fn(&Op<'_>) -> bool) -> usize {
+pub fn ops(body: &[u8], mut which: impl FnMut(&Op<'_>) -> bool) -> usize {
     let mut count = 0;
     for record in RecordReader::new(body) {
         let Record::Batch(batch) = record.unwrap() else { continue };

@@ -1,0 +1,95 @@
+//! A logical replication slot: what a publisher keeps for one subscriber, as a row of the internal table `holdfast_slots` of its
+//! database.
+//!
+//! | column | content |
+//! |---|---|
+//! | `name` | of the slot |
+//! | `plugin` | the output plugin |
+//! | `trail` | id of the trail to which the positions belong, in hexadecimal |
+//! | `confirmed`, `confirmed_offset` | the subscriber has everything before: a boxcar's LSN, and an offset in its body |
+//! | `restart`, `restart_offset` | reading begins there: the first fragment of a transaction that was open then, or the same place |
+//!
+//! The trail carries its rows like those of a user's table, so a standby that is promoted has them. A restored server has
+//! another trail: then they are invalid.
+//!
+//! Failure: a row that cannot be read is damage.
+
+use holdfast_changes::Position;
+use holdfast_types::{Lsn, Value};
+
+/// The internal table.
+pub const SLOTS_TABLE: &str = holdfast_store::schema_map::SLOTS_TABLE;
+
+/// Creates the table where it does not exist.
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS main.holdfast_slots(name TEXT PRIMARY KEY, plugin TEXT NOT NULL, \
+     trail TEXT NOT NULL, confirmed INTEGER NOT NULL, confirmed_offset INTEGER NOT NULL, restart INTEGER NOT NULL, \
+     restart_offset INTEGER NOT NULL) WITHOUT ROWID";
+
+/// Reads all rows.
+pub const SELECT: &str =
+    "SELECT name, plugin, trail, confirmed, confirmed_offset, restart, restart_offset FROM main.holdfast_slots";
+
+/// Writes the positions of the slot `?1`.
+pub const UPDATE: &str = "UPDATE main.holdfast_slots SET confirmed = ?2, confirmed_offset = ?3, restart = ?4, restart_offset = ?5 \
+     WHERE name = ?1";
+
+/// A slot as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub name: String,
+    pub plugin: String,
+    pub trail: String,
+    pub confirmed: Position,
+    pub restart: Position,
+}
+
+impl Slot {
+    /// The schema changes that make it.
+    pub fn creation(&self) -> Vec<String> {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let (confirmed, restart) = (self.confirmed, self.restart);
+        let insert = format!(
+            "INSERT INTO main.{SLOTS_TABLE} VALUES({}, {}, {}, {}, {}, {}, {})",
+            quoted(&self.name),
+            quoted(&self.plugin),
+            quoted(&self.trail),
+            confirmed.boxcar.0,
+            confirmed.offset,
+            restart.boxcar.0,
+            restart.offset
+        );
+        vec![holdfast_store::shapes::CREATE.to_owned(), CREATE.to_owned(), insert]
+    }
+
+    /// The schema change that removes a slot.
+    pub fn removal(name: &str) -> Vec<String> {
+        vec![format!("DELETE FROM main.{SLOTS_TABLE} WHERE name = '{}'", name.replace('\'', "''"))]
+    }
+
+    /// The parameters of [`UPDATE`].
+    pub fn positions(&self) -> Vec<Value> {
+        let Slot { name, confirmed, restart, .. } = self;
+        let lsn = |position: &Position| Value::Int(position.boxcar.0 as i64);
+        let offset = |position: &Position| Value::Int(position.offset.into());
+        vec![Value::Text(name.clone()), lsn(confirmed), offset(confirmed), lsn(restart), offset(restart)]
+    }
+
+    /// Reads a row of [`SELECT`].
+    pub fn of(row: &[Value]) -> Option<Slot> {
+        let [Value::Text(name), Value::Text(plugin), Value::Text(trail), positions @ ..] = row else { return None };
+        let [Value::Int(confirmed), Value::Int(offset), Value::Int(restart), Value::Int(restart_offset)] = positions
+        else {
+            return None;
+        };
+        let position = |lsn: i64, offset: i64| {
+            Some(Position { boxcar: Lsn(u64::try_from(lsn).ok()?), offset: u32::try_from(offset).ok()? })
+        };
+        let (confirmed, restart) = (position(*confirmed, *offset)?, position(*restart, *restart_offset)?);
+        Some(Slot { name: name.clone(), plugin: plugin.clone(), trail: trail.clone(), confirmed, restart })
+    }
+}
+
+/// Whether PostgreSQL takes a text as a slot's name: lower-case letters, digits and underscores, at most 63.
+pub fn is_name(name: &str) -> bool {
+    (1..64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}

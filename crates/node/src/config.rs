@@ -174,6 +174,8 @@ pub struct Config {
     pub standby_lag_bytes_max: u64,
     #[serde(deserialize_with = "values::bytes")]
     pub standby_keep_bytes_max: u64,
+    #[serde(deserialize_with = "values::bytes")]
+    pub slot_keep_bytes_max: u64,
     pub archive: String,
     #[serde(deserialize_with = "values::bytes")]
     pub archive_keep_bytes_max: u64,
@@ -256,6 +258,11 @@ impl Config {
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
     }
 
+    /// Whether the operator expects standbys: some are named, or commits wait for one by default.
+    pub fn names_standbys(&self) -> bool {
+        !self.synchronous_standby_names.trim().is_empty() || self.level != LevelName::Local
+    }
+
     pub fn has_mirror(&self) -> bool {
         !self.mirror.as_os_str().is_empty()
     }
@@ -330,7 +337,7 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix("#").filter(|l| l.contains(" = ") && !l.starts_with(' ')).map(str::to_owned);
         let all: Vec<String> = TEMPLATE.lines().filter_map(setting).collect();
-        assert_eq!(all.len(), 91, "one line for each key");
+        assert_eq!(all.len(), 92, "one line for each key");
         assert_eq!(Config::parse(&all.join("\n")).unwrap(), Config::default());
     }
 

@@ -20,6 +20,7 @@ mod connect;
 pub mod data_dir;
 mod database;
 mod descriptors;
+mod feeds;
 mod plan;
 mod privilege_change;
 mod privilege_functions;

@@ -47,6 +47,8 @@ pub enum FeedError {
     Incomplete { table: String },
     #[error("the recorded shapes cannot be read: {0}")]
     Shapes(SqlError),
+    #[error("the trail from LSN {lsn} on lacks the beginning of a transaction")]
+    NotWhole { lsn: u64 },
     /// The subscriber has gone, or the feed was stopped.
     #[error("the feed was stopped")]
     Stopped,
@@ -62,6 +64,9 @@ pub trait Types {
 
     /// The recorded shapes, and the schema epoch up to which they are recorded.
     fn shapes(&self) -> Result<(Shapes, u32), SqlError>;
+
+    /// The server's own table of slots, whose changes do not count.
+    fn own_table(&self) -> Option<TableId>;
 }
 
 /// A message of the output plugin, and the LSN that its header names.
@@ -129,8 +134,9 @@ impl<T: Types> Feed<T> {
         self.end
     }
 
-    /// Sends what a transaction publishes. Returns whether that was anything. Transactions that the subscriber has, or that are
-    /// not whole because they began before the feed, are passed over; they count for the schema.
+    /// Sends what a transaction publishes. Returns whether that was anything. Transactions that the subscriber has are passed over;
+    /// they count for the schema. The server's own writes of positions do not move [`Feed::end`]: a subscriber that confirms
+    /// what it sees would cause the next one.
     pub fn transaction(
         &mut self,
         committed: &Committed<'_>,
@@ -139,6 +145,11 @@ impl<T: Types> Feed<T> {
         self.epoch = self.epoch.max(committed.schema_epoch);
         let (start, end) = (committed.start.lsn().0, committed.end.lsn().0);
         let is_new = end > self.end;
+        if is_new && !committed.is_whole {
+            return Err(FeedError::NotWhole { lsn: start });
+        }
+        let own_table = self.types.own_table();
+        let mut is_own = true;
         let commit = Commit {
             start,
             end,
@@ -148,7 +159,9 @@ impl<T: Types> Feed<T> {
         let mut sending = Sending { commit, begun: false, before: self.end, send };
         for piece in committed.pieces() {
             for op in Ops::new(&piece?) {
-                self.op(&op?, is_new.then_some(&mut sending))?;
+                let op = op?;
+                is_own &= matches!(&op, Op::Update { table, .. } if Some(*table) == own_table);
+                self.op(&op, is_new.then_some(&mut sending))?;
             }
         }
         let begun = sending.begun;
@@ -157,7 +170,9 @@ impl<T: Types> Feed<T> {
             pgoutput::commit(&mut self.body, &commit);
             (sending.send)(Message { lsn: end, body: &self.body })?;
         }
-        self.end = self.end.max(end);
+        if !is_own {
+            self.end = self.end.max(end);
+        }
         Ok(begun)
     }
 

@@ -229,6 +229,12 @@ impl Client {
         self.lost
     }
 
+    /// Records a malformed message: the connection ends.
+    pub(crate) fn set_malformed(&mut self, malformed: Malformed) {
+        self.malformed = Some(malformed);
+        self.lost = true;
+    }
+
     /// Takes the malformed message that a session met while it read from the client.
     pub(crate) fn take_malformed(&mut self) -> Option<Malformed> {
         self.malformed.take()

@@ -20,6 +20,7 @@ mod client;
 pub mod completions;
 mod connection;
 pub mod copy;
+mod copy_both;
 pub mod datetime;
 pub mod decode;
 pub mod encode;
@@ -47,6 +48,7 @@ pub mod tls;
 
 pub use auth::{Prover, Unproven, initial_response};
 pub use client::{Client, CopyChunk, Lost};
+pub use copy_both::{CopyBoth, copy_data};
 pub use handshake::{LINK_REQUEST, check_packet};
 pub use limits::{Keepalives, Limits};
 pub use listen::{SocketUsers, Sockets};

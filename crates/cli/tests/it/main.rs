@@ -9,6 +9,7 @@ mod copies;
 mod damage;
 mod doctor;
 mod dump;
+mod feeds;
 mod first_run;
 mod heavy;
 mod hostile;

@@ -10,6 +10,7 @@ pub mod closing;
 pub mod database;
 pub mod databases;
 pub mod engine;
+pub mod feeds;
 pub mod figures;
 pub mod following;
 pub mod levels;

@@ -200,4 +200,12 @@ fn give_up_standbys(engine: &EngineState) {
         Ok(names) => names.iter().for_each(|name| (engine.options.on_given_up)(name)),
         Err(e) => tracing::warn!("the list of standbys cannot be written: {e}"),
     }
+    let max = engine.options.slot_keep_bytes_max;
+    match engine.retention.lock().give_up_feeds(disk, &engine.dir, end, max) {
+        Ok(names) => names.iter().for_each(|name| tracing::warn!(
+            "the trail is no longer kept for replication slot {name}: it lags more than slot_keep_bytes_max = {max} bytes. Its \
+             subscriber has to copy the tables again"
+        )),
+        Err(e) => tracing::warn!("the list of feeds cannot be written: {e}"),
+    }
 }

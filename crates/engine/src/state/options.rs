@@ -96,6 +96,8 @@ pub struct Options {
     pub closed: Option<Closed>,
     /// How much of the trail is kept for a registered standby that is behind; a standby further behind is dropped.
     pub standby_keep_bytes_max: u64,
+    /// A replication slot that lags more than this no longer holds the trail.
+    pub slot_keep_bytes_max: u64,
     /// Called with the name of each standby that is dropped; it must not block.
     pub on_given_up: OnGivenUp,
     /// The trail is archived: what the archive lacks is kept. `None`: it is kept only if an earlier open recorded an
@@ -134,6 +136,7 @@ impl Default for Options {
             epoch_min: Epoch(0),
             closed: None,
             standby_keep_bytes_max: 16 << 30,
+            slot_keep_bytes_max: 16 << 30,
             on_given_up: Arc::new(|standby| tracing::warn!(standby, "the trail is no longer kept for this standby")),
             archive: None,
             initial_databases: vec![

@@ -22,6 +22,9 @@
 //! last = "5f2c...hfa" # the object that was archived last, if any: it identifies the archive
 //! ```
 //!
+//! A feed, which is a logical replication slot of a database, is noted in the file `feeds` in the same way, with `[[feed]]`. The slot
+//! itself is a row in its database; this file is only what the checkpoints ask before any database is open.
+//!
 //! A standby that is further behind than `standby_keep_bytes_max` is given up: it is no longer listed, the trail goes
 //! its way, and the standby is asked to take a new base copy when it comes back.
 
@@ -59,6 +62,15 @@ struct Listed {
     standbys: Vec<Slot>,
 }
 
+/// The file `feeds`.
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Feeds {
+    format: u32,
+    #[serde(default, rename = "feed")]
+    feeds: Vec<Slot>,
+}
+
 /// The file `archived`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -91,6 +103,8 @@ pub struct Retention(Mutex<Retained>);
 pub struct Retained {
     /// By name: the LSN it has, and the LSN in the file.
     standbys: BTreeMap<String, (Lsn, Lsn)>,
+    /// The same of feeds.
+    feeds: BTreeMap<String, (Lsn, Lsn)>,
     /// Base copies under way.
     copies: BTreeMap<u64, Lsn>,
     copies_begun: u64,
@@ -105,6 +119,10 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("standbys")
 }
 
+fn feeds_path(dir: &Path) -> PathBuf {
+    dir.join("feeds")
+}
+
 fn archived_path(dir: &Path) -> PathBuf {
     dir.join("archived")
 }
@@ -115,11 +133,21 @@ impl Retention {
         let listed: Option<Listed> = read_toml(disk, &path(dir), |listed: &Listed| listed.format)?;
         let standbys = listed.map(|listed| listed.standbys).unwrap_or_default();
         let standbys = standbys.into_iter().map(|slot| (slot.name, (slot.lsn, slot.lsn))).collect();
+        let feeds: Option<Feeds> = read_toml(disk, &feeds_path(dir), |feeds: &Feeds| feeds.format)?;
+        let feeds = feeds.map(|feeds| feeds.feeds).unwrap_or_default();
+        let feeds = feeds.into_iter().map(|slot| (slot.name, (slot.lsn, slot.lsn))).collect();
         let archived: Option<Archived> = read_toml(disk, &archived_path(dir), |archived: &Archived| archived.format)?;
         let last_archived = archived.as_ref().and_then(|archived| archived.last.clone());
         let archived = archived.map(|archived| archived.lsn);
         let verified = archived.unwrap_or_default();
-        Ok(Retention(Mutex::new(Retained { standbys, archived, verified, last_archived, ..Retained::default() })))
+        Ok(Retention(Mutex::new(Retained {
+            standbys,
+            feeds,
+            archived,
+            verified,
+            last_archived,
+            ..Retained::default()
+        })))
     }
 
     /// The last object that a data directory's trail was archived in.
@@ -216,9 +244,62 @@ impl Retained {
         self.standbys.iter().map(|(name, (lsn, _))| Slot { name: name.clone(), lsn: *lsn }).collect()
     }
 
+    /// Keeps everything from `lsn` on for a feed; a position that is known is moved forward only. `step_bytes`: how far it may
+    /// advance before the file is written.
+    pub fn hold_feed(&mut self, disk: &dyn Disk, dir: &Path, name: &str, lsn: Lsn, step_bytes: u64) -> io::Result<()> {
+        match self.feeds.get_mut(name) {
+            Some((has, written)) => {
+                *has = lsn.max(*has);
+                if has.0 - written.0 < step_bytes {
+                    return Ok(());
+                }
+                *written = *has;
+            }
+            None => _ = self.feeds.insert(name.to_owned(), (lsn, lsn)),
+        }
+        self.write_feeds(disk, dir)
+    }
+
+    /// Nothing is kept for a feed any more. Returns false if there is none of that name.
+    pub fn release_feed(&mut self, disk: &dyn Disk, dir: &Path, name: &str) -> io::Result<bool> {
+        if self.feeds.remove(name).is_none() {
+            return Ok(false);
+        }
+        self.write_feeds(disk, dir).map(|()| true)
+    }
+
+    /// Forgets the feeds that are more than `keep_bytes_max` behind `end`; returns their names.
+    pub fn give_up_feeds(
+        &mut self,
+        disk: &dyn Disk,
+        dir: &Path,
+        end: Lsn,
+        keep_bytes_max: u64,
+    ) -> io::Result<Vec<String>> {
+        let too_far = |(_, (has, _)): &(&String, &(Lsn, Lsn))| end.0.saturating_sub(has.0) > keep_bytes_max;
+        let names: Vec<String> = self.feeds.iter().filter(too_far).map(|(name, _)| name.clone()).collect();
+        if !names.is_empty() {
+            self.feeds.retain(|name, _| !names.contains(name));
+            self.write_feeds(disk, dir)?;
+        }
+        Ok(names)
+    }
+
+    /// The feeds, with the positions from which on the trail is kept for them.
+    pub fn feeds(&self) -> Vec<Slot> {
+        self.feeds.iter().map(|(name, (lsn, _))| Slot { name: name.clone(), lsn: *lsn }).collect()
+    }
+
+    fn write_feeds(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        let feed = |(name, (_, written)): (&String, &(Lsn, Lsn))| Slot { name: name.clone(), lsn: *written };
+        let listed = Feeds { format: FORMAT, feeds: self.feeds.iter().map(feed).collect() };
+        Ok(replace(disk, &feeds_path(dir), toml::to_string(&listed).map_err(io::Error::other)?.as_bytes())?)
+    }
+
     /// The lowest position that must stay.
     pub fn lowest(&self) -> Option<Lsn> {
-        self.standbys.values().map(|(has, _)| *has).chain(self.copies.values().copied()).chain(self.archived).min()
+        let held = self.standbys.values().chain(self.feeds.values()).map(|(has, _)| *has);
+        held.chain(self.copies.values().copied()).chain(self.archived).min()
     }
 
     /// Everything below is archived; `None`: nothing is kept for an archive.
@@ -362,6 +443,25 @@ mod tests {
         again.lock().end_copy(copy);
         assert!(again.lock().release(&disk, dir.path(), "c").unwrap());
         assert_eq!(again.lock().lowest(), None);
+    }
+
+    #[test]
+    fn feeds_hold_the_floor_over_restarts_and_up_to_a_bound() {
+        let (disk, dir) = (FaultDisk::new(1), Path::new("/data"));
+        let floor = Retention::read(&disk, dir).unwrap();
+        let mut floor = floor.lock();
+        floor.hold_feed(&disk, dir, "shop/people", Lsn(50_000), 1000).unwrap();
+        floor.hold_feed(&disk, dir, "shop/people", Lsn(50_500), 1000).unwrap();
+        assert_eq!((floor.lowest(), held(&disk)), (Some(Lsn(50_500)), Some(Lsn(50_000))), "the file may be behind");
+        floor.hold_feed(&disk, dir, "shop/people", Lsn(40_000), 1000).unwrap();
+        floor.hold_feed(&disk, dir, "shop/skill", Lsn(80_000), 1000).unwrap();
+        assert_eq!(floor.lowest(), Some(Lsn(50_500)), "never back");
+        assert!(floor.slots().is_empty(), "they are no standbys");
+        assert_eq!(floor.give_up_feeds(&disk, dir, Lsn(90_000), 20_000).unwrap(), ["shop/people"]);
+        assert_eq!((floor.lowest(), held(&disk)), (Some(Lsn(80_000)), Some(Lsn(80_000))));
+        assert!(floor.release_feed(&disk, dir, "shop/skill").unwrap());
+        assert!(!floor.release_feed(&disk, dir, "shop/skill").unwrap());
+        assert_eq!((floor.lowest(), held(&disk)), (None, None));
     }
 
     #[test]

@@ -7,11 +7,12 @@ use crate::admission::Admission;
 use crate::automatic_stats::AutomaticStats;
 use crate::backup::{BackupReport, Backups};
 use crate::clock::server_start_us;
-use holdfast_engine::{Blocked, Engine};
+use crate::feeds::{Feeds, SlotReport};
+use holdfast_engine::{Blocked, DatabaseInfo, Engine};
 use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
 use holdfast_sql::catalogue::{
-    ArchiveRow, DatabaseActivityRow, DumpRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, StandbyRow,
-    Standing, StatementRow, TableActivityRow, TransactionsRow,
+    ArchiveRow, DatabaseActivityRow, DumpRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, SlotRow,
+    StandbyRow, Standing, StatementRow, SubscriberRow, TableActivityRow, TransactionsRow,
 };
 use holdfast_types::access::Roles;
 use parking_lot::RwLock;
@@ -22,12 +23,16 @@ use std::sync::Arc;
 /// The engine, once it is open: connections are opened while it is still opening.
 pub type EngineSlot = Arc<RwLock<Option<Engine>>>;
 
+/// The feeds, once there are any.
+pub type FeedsSlot = Arc<RwLock<Option<Arc<Feeds>>>>;
+
 /// The sources of the catalogue's live tables.
 #[derive(Clone)]
 pub struct Watcher {
     pub automatic: Arc<AutomaticStats>,
     pub activities: Arc<Activities>,
     pub engine: EngineSlot,
+    pub feeds: FeedsSlot,
     pub replication: Arc<ReplicationStatus>,
     pub admission: Arc<Admission>,
     pub backups: Arc<Backups>,
@@ -59,6 +64,27 @@ fn wait_event(kind: &'static str) -> &'static str {
     }
 }
 
+fn slot_row(report: SlotReport, database: &DatabaseInfo) -> SlotRow {
+    let subscriber = report.reader.map(|of| SubscriberRow {
+        pid: of.pid,
+        sent_lsn: of.sent,
+        written_lsn: of.status.written,
+        flushed_lsn: of.status.flushed,
+        applied_lsn: of.status.applied,
+        answered_us: (of.answered_us != 0).then_some(of.answered_us),
+    });
+    SlotRow {
+        name: report.slot.name,
+        plugin: report.slot.plugin,
+        database_oid: database.oid,
+        database: database.name.clone(),
+        restart_lsn: report.slot.restart.lsn().0,
+        confirmed_lsn: report.slot.confirmed.lsn().0,
+        is_lost: report.is_lost,
+        subscriber,
+    }
+}
+
 impl Live for Watcher {
     fn sessions(&self) -> Vec<SessionRow> {
         let waits = self.waits();
@@ -82,6 +108,16 @@ impl Live for Watcher {
             archive: report.archive.map(archive_row),
             dump: self.backups.report(self.engine().as_ref()).map(dump_row),
         }
+    }
+
+    fn slots(&self) -> Vec<SlotRow> {
+        let (Some(engine), Some(feeds)) = (self.engine(), self.feeds.read().clone()) else { return Vec::new() };
+        let databases = engine.databases();
+        let row = |report: SlotReport| {
+            let database = databases.iter().find(|database| database.volume == report.volume)?;
+            Some(slot_row(report, database))
+        };
+        feeds.report().into_iter().filter_map(row).collect()
     }
 
     fn database_activity(&self) -> Vec<DatabaseActivityRow> {

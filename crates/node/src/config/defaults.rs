@@ -73,6 +73,7 @@ impl Default for Config {
             standby_timeout_ms: 5_000,
             standby_lag_bytes_max: 64 << 20,
             standby_keep_bytes_max: 16 << 30,
+            slot_keep_bytes_max: 16 << 30,
             archive: String::new(),
             archive_keep_bytes_max: 16 << 30,
             archive_keep_beyond: KeepBeyond::Warn,

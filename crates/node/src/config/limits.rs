@@ -50,6 +50,7 @@ impl Config {
         at_most("log_files_kept", u64::from(self.log_files_kept), u64::from(LOG_FILES_KEPT_MAX))?;
         at_least("standby_timeout_ms", self.standby_timeout_ms, 100)?;
         at_least("standby_keep_bytes_max", self.standby_keep_bytes_max, 1 << 20)?;
+        at_least("slot_keep_bytes_max", self.slot_keep_bytes_max, 1 << 20)?;
         at_least("archive_keep_bytes_max", self.archive_keep_bytes_max, 1 << 20)?;
         ArchiveLocation::parse(&self.archive).map_err(|error| error.to_string())?;
         self.check_backups()?;

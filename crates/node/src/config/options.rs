@@ -24,6 +24,7 @@ impl Config {
             branch_locks_max: self.branch_locks_max,
             branch_statements_max: self.connections_max.saturating_add(SPARE_STATEMENTS),
             standby_keep_bytes_max: self.standby_keep_bytes_max,
+            slot_keep_bytes_max: self.slot_keep_bytes_max,
             idle_in_transaction_timeout: Duration::from_millis(self.only_writer_idle_timeout_ms),
             archive: self.archive_keep(),
             ..Options::default()

@@ -5,7 +5,6 @@
 
 use super::context::ServerContext;
 use super::open::Opening;
-use crate::config::LevelName;
 use holdfast_engine::Engine;
 use holdfast_replication::mirror::Mirror;
 use holdfast_replication::{InSync, Notify, SyncWatch, keep_acknowledged, raise_levels};
@@ -48,7 +47,7 @@ pub(super) fn spawn_master_tasks(
         control: control.clone(),
         quorum: control.as_ref().and_then(|control| control.quorum(&hub.sync_set())),
         away: config.synchronous_standby_away,
-        is_wanted: !config.synchronous_standby_names.trim().is_empty() || config.level != LevelName::Local,
+        is_wanted: config.names_standbys(),
         after: Duration::from_millis(config.standby_timeout_ms),
         takes_over: opening.promotion.is_some(),
         notify,

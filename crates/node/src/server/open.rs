@@ -3,13 +3,14 @@
 use super::context::ServerContext;
 use super::master_tasks::{set_delay, spawn_master_tasks};
 use super::{ActiveRole, NodeError, open_archive};
-use crate::activity::{Activities, EngineSlot, Watcher};
+use crate::activity::{Activities, EngineSlot, FeedsSlot, Watcher};
 use crate::admission::{Admission, HBA_FILE, IDENT_FILE, share_rules, take_rules};
 use crate::automatic_stats::AutomaticStats;
 use crate::backup::{self, Backups};
 use crate::config::Config;
 use crate::connect;
 use crate::database::Databases;
+use crate::feeds::{self, Feeds};
 use crate::replication_settings::{link_options, mirror_settings};
 use crate::session::{Factory, Scratch};
 use holdfast_archive::{History, Store};
@@ -52,6 +53,7 @@ struct Views {
     stats: Arc<AutomaticStats>,
     activities: Arc<Activities>,
     slot: EngineSlot,
+    feeds: FeedsSlot,
     status: Arc<ReplicationStatus>,
 }
 
@@ -80,6 +82,7 @@ impl Opening<'_> {
             stats: Arc::default(),
             activities: Arc::default(),
             slot: EngineSlot::default(),
+            feeds: FeedsSlot::default(),
             status: Arc::default(),
         };
         let engine = self.open_engine(!is_master, views.watcher())?;
@@ -118,9 +121,14 @@ impl Opening<'_> {
         let mut tasks = self.spawn_tasks(&engine, links, mirror.as_ref(), stopping.clone());
         let sharing = share_rules(engine.clone(), self.context.admission.clone(), !is_master, stopping.clone());
         tasks.push(self.links.spawn(sharing));
+        let stopping_feeds = stopping.clone();
         tasks.extend(old_master.flatten().map(|watch| self.links.spawn(watch.run(stopping))));
         listener.set_hub(Some(hub.clone()));
-        let factory = views.factory(self.context, &engine, !is_master);
+        let waits_for_standbys = control.is_some() || config.names_standbys();
+        let feeds = Feeds::new(engine.clone(), hub.clone(), waits_for_standbys);
+        *views.feeds.write() = Some(feeds.clone());
+        tasks.push(self.links.spawn(feeds::keep(feeds.clone(), stopping_feeds)));
+        let factory = views.factory(self.context, &engine, feeds, !is_master);
         let (control, listener, workers) = (control.clone(), listener.clone(), workers(config));
         self.context.standing.opened(views.watcher(), control.clone());
         let Views { slot, status, .. } = views;
@@ -302,6 +310,7 @@ impl Views {
         Watcher {
             activities: self.activities.clone(),
             engine: self.slot.clone(),
+            feeds: self.feeds.clone(),
             automatic: self.stats.clone(),
             replication: self.status.clone(),
             admission: self.admission.clone(),
@@ -309,7 +318,7 @@ impl Views {
         }
     }
 
-    fn factory(&self, context: &ServerContext, engine: &Engine, standby: bool) -> Factory {
+    fn factory(&self, context: &ServerContext, engine: &Engine, feeds: Arc<Feeds>, standby: bool) -> Factory {
         let ServerContext { dir, config, parameters, tls, listener, .. } = context;
         self.activities.statements.set_max(config.statements_kept);
         let file = |name| dir.join(name).display().to_string();
@@ -323,6 +332,7 @@ impl Views {
             activities: self.activities.clone(),
             listener: listener.clone(),
             admission: self.admission.clone(),
+            feeds,
             standby,
         }
     }

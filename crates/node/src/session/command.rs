@@ -29,7 +29,7 @@ impl Row for Made<'_> {
     }
 }
 
-fn answer(
+pub(super) fn answer(
     client: &mut Client,
     number: usize,
     desc: &Arc<StatementDesc>,

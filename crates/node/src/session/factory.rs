@@ -15,6 +15,7 @@ use crate::automatic_stats::AutomaticStats;
 use crate::cancel::Canceller;
 use crate::clock::now_us;
 use crate::database::Databases;
+use crate::feeds::Feeds;
 use crate::settings::{self, Settings};
 use bytes::BytesMut;
 use holdfast_engine::Completion;
@@ -42,6 +43,8 @@ pub struct Factory {
     pub listener: Arc<Listener>,
     /// Decides who may connect.
     pub admission: Arc<Admission>,
+    /// Replication slots, and what feeds may send.
+    pub feeds: Arc<Feeds>,
     /// The server is a standby: sessions are read-only.
     pub standby: bool,
 }
@@ -88,12 +91,17 @@ impl SessionFactory for Factory {
             }
             settings.start(name, value)
         };
+        let mut replication = false;
         for (name, value) in &startup.parameters {
             match name.as_str() {
                 "options" => set_options(&mut settings, value, set)?,
-                "replication" => return Err(SqlError::unsupported("the replication protocol")),
+                "replication" => replication = of_replication(value)?,
                 _ => set(&mut settings, name, value)?,
             }
+        }
+        if replication && !(role.superuser || role.replication) {
+            let message = "must be superuser or replication role to start walsender";
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
         }
         let served = match self.databases.enter_open(&startup.database) {
             Some(served) => served,
@@ -143,6 +151,8 @@ impl SessionFactory for Factory {
             last_query_id: 0,
             failed_serializable: false,
             standby: self.standby,
+            replication,
+            feeds: self.feeds.clone(),
             _places: places,
         };
         if session.settings.logging().connections {
@@ -156,6 +166,20 @@ impl SessionFactory for Factory {
             );
         }
         Ok(session)
+    }
+}
+
+/// The start-up packet's `replication`: whether the session takes replication commands.
+fn of_replication(value: &str) -> SqlResult<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "database" => Ok(true),
+        "false" | "off" | "no" | "0" => Ok(false),
+        "true" | "on" | "yes" | "1" => Err(SqlError::unsupported("physical replication over the clients' port")
+            .with_hint("A standby is made with: holdfast standby create. For logical replication connect with replication=database.")),
+        other => {
+            let message = format!("invalid value for parameter \"replication\": \"{other}\"");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
     }
 }
 

@@ -45,6 +45,7 @@ mod privileges;
 mod protocol;
 mod publication_statements;
 mod reading;
+mod replication;
 mod reply_sink;
 mod role_statements;
 mod single_message;

@@ -11,6 +11,7 @@ use crate::activity::{Done, Listed};
 use crate::admission::Places;
 use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
+use crate::feeds::Feeds;
 use crate::settings::Settings;
 use holdfast_engine::Completion;
 use holdfast_sql::Isolation;
@@ -66,6 +67,9 @@ pub struct NodeSession {
     pub(super) failed_serializable: bool,
     /// The server is a standby.
     pub(super) standby: bool,
+    /// It takes replication commands.
+    pub(super) replication: bool,
+    pub(super) feeds: Arc<Feeds>,
     /// The session's places among those of its role, database and address.
     pub(super) _places: Places,
 }

@@ -128,6 +128,9 @@ impl NodeSession {
 
     /// Runs a simple message as a whole, or statement by statement.
     async fn simple_in_turn(&mut self, text: &str, client: &mut Client) -> Result<(), Failure> {
+        if self.is_replication(text) {
+            return self.replicate(text, client).await;
+        }
         let scan = match Scan::new(text, self.served.db.dialect()) {
             Ok(scan) => scan,
             Err(error) => {

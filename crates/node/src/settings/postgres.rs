@@ -276,7 +276,7 @@ pub(super) static WITHOUT_EFFECT: &[Parameter] = &[
     k("wal_decode_buffer_size", "512kB", Number(Unit::Bytes, 65536, 1073741823), Postmaster),
     k("wal_init_zero", "on", Bool, Superuser),
     k("wal_keep_size", "0", Number(Unit::Mib, 0, 2147483647), Sighup),
-    k("wal_level", "replica", OneOf(&["minimal", "replica", "logical"]), Postmaster),
+    k("wal_level", "logical", OneOf(&["minimal", "replica", "logical"]), Postmaster),
     k("wal_log_hints", "off", Bool, Postmaster),
     k("wal_receiver_create_temp_slot", "off", Bool, Sighup),
     k("wal_receiver_status_interval", "10s", Number(Unit::Seconds, 0, 2147483), Sighup),

@@ -1,7 +1,6 @@
 //! PostgreSQL's statistics views of what Holdfast does not have, or finishes at once: always empty, with PostgreSQL's columns.
 
 use super::table::CatalogTable;
-use crate::types::more;
 use holdfast_types::desc::oid;
 
 const O: u32 = oid::OID;
@@ -13,7 +12,6 @@ const I8: u32 = oid::INT8;
 const F8: u32 = oid::FLOAT8;
 const TZ: u32 = oid::TIMESTAMPTZ;
 const LSN: u32 = oid::PG_LSN;
-const XID: u32 = more::XID;
 
 const fn empty(name: &'static str, columns: &'static [(&'static str, u32)]) -> CatalogTable {
     CatalogTable { schema: "pg_catalog", name, columns, always_empty: true, rows: |_| Vec::new() }
@@ -30,26 +28,6 @@ pub const TABLES: &[CatalogTable] = &[
             ("setting", T),
             ("applied", B),
             ("error", T),
-        ],
-    ),
-    empty(
-        "pg_replication_slots",
-        &[
-            ("slot_name", N),
-            ("plugin", N),
-            ("slot_type", T),
-            ("datoid", O),
-            ("database", N),
-            ("temporary", B),
-            ("active", B),
-            ("active_pid", I4),
-            ("xmin", XID),
-            ("catalog_xmin", XID),
-            ("restart_lsn", LSN),
-            ("confirmed_flush_lsn", LSN),
-            ("wal_status", T),
-            ("safe_wal_size", I8),
-            ("two_phase", B),
         ],
     ),
     empty(

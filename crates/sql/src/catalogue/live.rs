@@ -47,10 +47,42 @@ pub trait Live: Debug {
     }
     /// The positions of the trail here, on standbys and in the archive.
     fn standing(&self) -> Standing;
+    /// The logical replication slots.
+    fn slots(&self) -> Vec<SlotRow> {
+        Vec::new()
+    }
     /// The lines of `pg_hba.conf`.
     fn hba_file(&self) -> Vec<HbaRow>;
     /// The lines of `pg_ident.conf`.
     fn ident_file(&self) -> Vec<IdentRow>;
+}
+
+/// A logical replication slot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlotRow {
+    pub name: String,
+    pub plugin: String,
+    pub database_oid: u32,
+    pub database: String,
+    /// Reading begins there.
+    pub restart_lsn: u64,
+    /// The subscriber has everything before.
+    pub confirmed_lsn: u64,
+    /// It can no longer be read.
+    pub is_lost: bool,
+    pub subscriber: Option<SubscriberRow>,
+}
+
+/// The session that reads a slot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubscriberRow {
+    pub pid: i32,
+    pub sent_lsn: u64,
+    pub written_lsn: u64,
+    pub flushed_lsn: u64,
+    pub applied_lsn: u64,
+    /// Microseconds since 1970.
+    pub answered_us: Option<i64>,
 }
 
 /// What statements have done to a table.

@@ -58,7 +58,8 @@ pub use crate::keys::index_name;
 pub use crate::names::TEMP_NAMESPACE;
 pub use crate::types::{lsn_text, parse_lsn};
 pub use live::{
-    Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, TableActivityRow, TransactionsRow,
+    Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, SlotRow, SubscriberRow,
+    TableActivityRow, TransactionsRow,
 };
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, sequence as sequence_oid};
 pub use pg_database::{acl_item_text, grants as acl_value};
@@ -138,6 +139,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_stat_statements::INFO,
         &pg_stat_statements::TABLE,
         &replication::PG_STAT_REPLICATION,
+        &replication::PG_REPLICATION_SLOTS,
         &replication::STANDBY,
         &replication::STANDBYS,
         &replication::STANDING,

@@ -1,9 +1,10 @@
-//! The positions of the trail, here and on standbys: `pg_stat_replication` as in PostgreSQL; `holdfast_stat_standbys`
+//! The positions of the trail, here, on standbys and at subscribers: `pg_stat_replication` and `pg_replication_slots` as in PostgreSQL; `holdfast_stat_standbys`
 //! with what PostgreSQL has no column for; `holdfast_stat_standby` on a standby itself; and the one row behind
 //! `pg_is_in_recovery`, `pg_current_wal_lsn` and similar functions.
 //!
 //! A position is written as PostgreSQL writes one, `16/B374D848`: the high and the low 32 bits in hexadecimal.
 
+use super::live::{SessionRow, SlotRow, SubscriberRow};
 use super::oids::OWNER_OID;
 use super::standing::{LinkRow, StandbyRow, walsenders};
 use super::table::{CatalogTable, boolean, count, int, moment, text};
@@ -67,7 +68,89 @@ pub const PG_STAT_REPLICATION: CatalogTable = CatalogTable {
         ("reply_time", oid::TIMESTAMPTZ),
     ],
     always_empty: false,
-    rows: |context| walsenders(&context.live.standing().standbys).map(|(pid, s)| replication_row(pid, s)).collect(),
+    rows: |context| {
+        let standing = context.live.standing();
+        let standbys = walsenders(&standing.standbys).map(|(pid, s)| replication_row(pid, s));
+        let sessions = context.live.sessions();
+        let of_slot = |slot: &SlotRow| {
+            let subscriber = slot.subscriber.as_ref()?;
+            let session = sessions.iter().find(|session| session.pid == subscriber.pid)?;
+            Some(subscriber_row(subscriber, session))
+        };
+        standbys.chain(context.live.slots().iter().filter_map(of_slot)).collect()
+    },
+};
+
+fn subscriber_row(subscriber: &SubscriberRow, session: &SessionRow) -> Vec<Value> {
+    let reported = |value: u64| if subscriber.answered_us.is_some() { lsn(value) } else { Value::Null };
+    vec![
+        int(subscriber.pid),
+        int(session.role),
+        text(&*session.user),
+        text(&*session.application_name),
+        session.client.as_deref().map_or(Value::Null, text),
+        Value::Null,
+        session.client_port.map_or(Value::Null, int),
+        moment(Some(session.backend_start_us)),
+        Value::Null,
+        text("streaming"),
+        lsn(subscriber.sent_lsn),
+        reported(subscriber.written_lsn),
+        reported(subscriber.flushed_lsn),
+        reported(subscriber.applied_lsn),
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        int(0),
+        text("async"),
+        moment(subscriber.answered_us),
+    ]
+}
+
+/// The logical replication slots of all databases.
+pub const PG_REPLICATION_SLOTS: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "pg_replication_slots",
+    columns: &[
+        ("slot_name", oid::NAME),
+        ("plugin", oid::NAME),
+        ("slot_type", oid::TEXT),
+        ("datoid", oid::OID),
+        ("database", oid::NAME),
+        ("temporary", oid::BOOL),
+        ("active", oid::BOOL),
+        ("active_pid", oid::INT4),
+        ("xmin", more::XID),
+        ("catalog_xmin", more::XID),
+        ("restart_lsn", oid::PG_LSN),
+        ("confirmed_flush_lsn", oid::PG_LSN),
+        ("wal_status", oid::TEXT),
+        ("safe_wal_size", oid::INT8),
+        ("two_phase", oid::BOOL),
+    ],
+    always_empty: false,
+    rows: |context| {
+        let row = |slot: SlotRow| {
+            vec![
+                text(slot.name),
+                text(slot.plugin),
+                text("logical"),
+                int(slot.database_oid),
+                text(slot.database),
+                boolean(false),
+                boolean(slot.subscriber.is_some()),
+                slot.subscriber.map_or(Value::Null, |of| int(of.pid)),
+                Value::Null,
+                Value::Null,
+                lsn(slot.restart_lsn),
+                lsn(slot.confirmed_lsn),
+                text(if slot.is_lost { "lost" } else { "reserved" }),
+                Value::Null,
+                boolean(false),
+            ]
+        };
+        context.live.slots().into_iter().map(row).collect()
+    },
 };
 
 fn replication_row(pid: i64, s: &StandbyRow) -> Vec<Value> {

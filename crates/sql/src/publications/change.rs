@@ -123,8 +123,6 @@ impl<'a> Work<'a> {
             }
         }
         self.outcome.publications.list.push(publication);
-        let insufficient = error("55000", "wal_level is insufficient to publish logical changes".to_owned());
-        self.notice("WARNING", insufficient.with_hint("The definition is kept; this release has no subscriptions."));
         Ok(())
     }
 

@@ -1,0 +1,106 @@
+//! What logical replication asks of the engine: how far a feed may read, from where a new one begins, and what the trail keeps.
+//!
+//! Failure: a position that cannot be noted in the data directory is held while this process runs.
+
+use crate::api::database::Database;
+use crate::api::engine::Engine;
+use crate::background::checkpointer::redo_starts;
+use crate::state::retention::Slot;
+use crate::statement::run::to_sql;
+use holdfast_store::schema_map::{SLOTS_TABLE, read_position};
+use holdfast_store::shapes::{self, Shapes};
+use holdfast_store::sqlite::SqliteError;
+use holdfast_types::schema::Schema;
+use holdfast_types::{Lsn, SqlError, SqlResult, TableId, Value, VolumeId};
+use std::io;
+use std::path::PathBuf;
+
+impl Engine {
+    /// Everything below is durable here and on the mirror, has reached its level, and is what readers see.
+    pub fn shown(&self) -> Lsn {
+        *self.engine().shown.lock()
+    }
+
+    /// Begins to keep the trail for a new feed. Returns where its reading begins, so that each transaction behind the second
+    /// position is read whole, and that position: everything below it is durable.
+    pub fn begin_feed(&self, name: &str) -> io::Result<(Lsn, Lsn)> {
+        let engine = self.engine();
+        let mut floor = engine.retention.lock();
+        // Redo needs the fragments of what is not committed yet, as a feed does.
+        let from = redo_starts(engine, &*self.0.registry);
+        let here = engine.trail.durable();
+        floor.hold_feed(&*engine.options.disk, &engine.dir, name, from.min(here), engine.options.segment_bytes)?;
+        Ok((from.min(here), here))
+    }
+
+    /// Keeps the trail from `lsn` on for a feed, over restarts.
+    pub fn hold_feed(&self, name: &str, lsn: Lsn) -> io::Result<()> {
+        let engine = self.engine();
+        let step_bytes = engine.options.segment_bytes;
+        engine.retention.lock().hold_feed(&*engine.options.disk, &engine.dir, name, lsn, step_bytes)
+    }
+
+    /// Nothing is kept for a feed any more.
+    pub fn release_feed(&self, name: &str) -> io::Result<bool> {
+        let engine = self.engine();
+        engine.retention.lock().release_feed(&*engine.options.disk, &engine.dir, name)
+    }
+
+    /// The feeds for which the trail is kept, with the positions from which on it is.
+    pub fn feeds(&self) -> Vec<Slot> {
+        self.engine().retention.lock().feeds()
+    }
+
+    /// Where scratch files are made.
+    pub fn scratch_dir(&self) -> PathBuf {
+        self.engine().scratch_dir()
+    }
+
+    /// The databases that are open.
+    pub fn opened(&self) -> Vec<Database> {
+        self.open_databases().into_iter().map(Database).collect()
+    }
+
+    /// A database by its number, opened now if need be; `None`: there is none.
+    pub fn database_numbered(&self, volume: VolumeId) -> SqlResult<Option<Database>> {
+        self.database_by_id(volume)
+    }
+}
+
+impl Database {
+    /// Its number in the trail.
+    pub fn volume(&self) -> VolumeId {
+        self.state().id
+    }
+
+    /// What each published table was at each schema epoch, and the epoch up to which that is known: that of what readers see.
+    pub fn shapes(&self) -> SqlResult<(Shapes, u32)> {
+        let mut reader = self.reader()?;
+        reader.begin()?;
+        let conn = reader.conn_to_prepare()?;
+        let shapes = shapes::read(conn).map_err(unreadable)?;
+        let position = read_position(conn).map_err(|e| SqlError::internal(e.to_string()))?;
+        Ok((shapes, position.schema_epoch))
+    }
+
+    /// The table of replication slots, once there is one.
+    pub fn slots_table(&self) -> Option<TableId> {
+        self.state().map().object(SLOTS_TABLE)
+    }
+
+    /// The rows of the table of replication slots, by a query of the server's own; none while there is no table.
+    pub fn slot_rows(&self, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
+        let mut reader = self.reader()?;
+        reader.begin()?;
+        let conn = reader.conn_to_prepare()?;
+        let exists = format!("SELECT count(*) FROM main.sqlite_schema WHERE name = '{SLOTS_TABLE}'");
+        match conn.query_value(&exists).map_err(unreadable)? {
+            Value::Int(0) => Ok(Vec::new()),
+            _ => conn.query_rows(sql).map_err(unreadable),
+        }
+    }
+}
+
+fn unreadable(error: SqliteError) -> SqlError {
+    to_sql(&error, "", &Schema::default())
+}

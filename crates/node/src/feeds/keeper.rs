@@ -1,0 +1,122 @@
+//! Writes the positions of slots to their rows, and keeps the trail for them; on a standby only the latter.
+//!
+//! Failure: what could not be written is tried again at the next turn.
+
+use super::{Feeds, Kept, WRITE_EVERY, feed_name, stored};
+use holdfast_engine::{Collect, Database, Report, Step, Submission};
+use holdfast_sites::slot::{Slot, UPDATE};
+use holdfast_types::{SqlError, SqlResult, VolumeId};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// How often positions are looked at.
+const TURN_EVERY: Duration = Duration::from_secs(1);
+
+/// Longest wait for a position to be durable: a server that may acknowledge nothing never answers.
+const DURABLE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Runs until `stop`, and writes everything once more then.
+pub async fn keep(feeds: Arc<Feeds>, mut stop: watch::Receiver<bool>) {
+    let first = feeds.clone();
+    // It may open databases.
+    let opened = tokio::task::spawn_blocking(move || first.open_known()).await;
+    opened.unwrap_or_else(|error| tracing::warn!("the replication slots were not looked at: {error}"));
+    loop {
+        let stopping = tokio::select! {
+            () = tokio::time::sleep(TURN_EVERY) => false,
+            _ = stop.wait_for(|stop| *stop) => true,
+        };
+        if let Err(error) = feeds.turn(stopping).await {
+            tracing::warn!("the position of a replication slot cannot be written: {error}");
+        }
+        if stopping {
+            return;
+        }
+    }
+}
+
+impl Feeds {
+    /// Looks at the databases for whose slots the trail was kept before this start.
+    fn open_known(&self) {
+        for feed in self.engine.feeds() {
+            let volume = feed.name.split('/').next().and_then(|number| number.parse().ok()).map(VolumeId);
+            let known = volume.map(|volume| self.engine.database_numbered(volume));
+            match known {
+                Some(Ok(Some(db))) => {
+                    if let Err(error) = self.load(&db) {
+                        tracing::warn!("the replication slots of database {} cannot be read: {error}", db.name());
+                    }
+                }
+                // It was dropped.
+                Some(Ok(None)) | None => drop(self.engine.release_feed(&feed.name)),
+                Some(Err(error)) => tracing::warn!("a database with replication slots cannot be opened: {error}"),
+            }
+        }
+    }
+
+    async fn turn(&self, all: bool) -> SqlResult<()> {
+        for db in self.engine.opened() {
+            if self.engine.is_standby() {
+                self.follow(&db)?;
+            } else {
+                self.write_positions(&db, all).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A standby's slots are what its rows say.
+    fn follow(&self, db: &Database) -> SqlResult<()> {
+        let slots = stored(db)?;
+        let of_database = format!("{}/", db.volume().0);
+        for feed in self.engine.feeds().iter().filter(|feed| feed.name.starts_with(&of_database)) {
+            if !slots.iter().any(|slot| feed_name(db.volume(), &slot.name) == feed.name) {
+                self.let_go(db.volume(), &feed.name[of_database.len()..]);
+            }
+        }
+        slots.iter().try_for_each(|slot| self.hold(db.volume(), slot))?;
+        let known = slots.into_iter().map(|slot| (slot.name.clone(), Kept::new(slot))).collect();
+        self.state.lock().loaded.insert(db.volume(), known);
+        Ok(())
+    }
+
+    /// Keeps the trail from where a slot's row says that reading begins.
+    fn hold(&self, volume: VolumeId, slot: &Slot) -> SqlResult<()> {
+        if slot.restart.boxcar < self.engine.trail().first() || slot.trail != self.trail() {
+            return Ok(());
+        }
+        self.engine.hold_feed(&feed_name(volume, &slot.name), slot.restart.boxcar).map_err(super::unwritten)
+    }
+
+    async fn write_positions(&self, db: &Database, all: bool) -> SqlResult<()> {
+        self.load(db)?;
+        let segment = |slot: &Slot| self.engine.trail().segment_of(slot.restart.boxcar);
+        let due: Vec<Slot> = {
+            let state = self.state.lock();
+            let slots = state.loaded.get(&db.volume()).into_iter().flat_map(|slots| slots.values());
+            let is_due = |slot: &Slot, written: &Slot, since: Instant| {
+                slot != written && (all || segment(slot) != segment(written) || since.elapsed() >= WRITE_EVERY)
+            };
+            slots.filter(|k| is_due(&k.slot, &k.written, k.written_at)).map(|k| k.slot.clone()).collect()
+        };
+        for slot in due {
+            self.write_position(db, &slot).await?;
+            self.hold(db.volume(), &slot)?;
+            let mut state = self.state.lock();
+            if let Some(kept) = state.loaded.get_mut(&db.volume()).and_then(|slots| slots.get_mut(&slot.name)) {
+                (kept.written, kept.written_at) = (slot, Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_position(&self, db: &Database, slot: &Slot) -> SqlResult<()> {
+        let stmt = db.prepare(UPDATE, Report { verb: "UPDATE", counts: true, internal: true, ..Report::default() })?;
+        let step = Step { stmt, params: slot.positions() };
+        let ticket = db.submit(Submission::new(vec![step], Box::new(Collect::new())))?;
+        let stopped = || SqlError::internal("the server is stopping");
+        let done = tokio::time::timeout(DURABLE_WITHIN, ticket).await;
+        done.map_err(|_| SqlError::internal("it is not durable yet"))?.ok_or_else(stopped)?.result
+    }
+}

@@ -1,0 +1,292 @@
+//! Logical replication slots and the feeds that read them.
+//!
+//! A slot is a row of its database's internal table ([`holdfast_sites::slot`]). Its positions are kept in memory while the server
+//! runs, and written when they let the trail recycle a segment, at most every [`WRITE_EVERY`] otherwise, and at a clean stop: a
+//! row for each status update would make an idle subscriber and the server answer each other without end. What is in the row
+//! decides what the trail keeps, because a crash goes back to it.
+//!
+//! | slot | then |
+//! |---|---|
+//! | a session reads it | other sessions are refused it, 55006 |
+//! | of another trail, because the server was restored | invalid, 55000 |
+//! | begins in front of what the trail still has | lost, 55000 |
+//!
+//! A standby keeps the trail for the slots that its databases have, so that it can be promoted.
+//!
+//! Failure: a position that cannot be written is logged, and written later; the subscriber is then sent again what it has.
+
+mod keeper;
+mod reader;
+mod types;
+
+pub use keeper::keep;
+pub use reader::{Chunk, Reached, Reading, read};
+
+use holdfast_changes::Position;
+use holdfast_engine::{Database, Engine};
+use holdfast_sites::slot::{SELECT, Slot};
+use holdfast_standby::Hub;
+use holdfast_types::{Lsn, SqlError, SqlResult, SqlState, VolumeId};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Slots of a server.
+pub const SLOTS_MAX: usize = 100;
+
+/// Longest time that a position stays in memory only.
+pub const WRITE_EVERY: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub struct Feeds {
+    engine: Engine,
+    hub: Arc<Hub>,
+    /// Commits are to wait for standbys: the operator has named some, or a group agrees on them.
+    waits_for_standbys: bool,
+    state: Mutex<State>,
+}
+
+/// The slots of the databases that were looked at, by database and name.
+#[derive(Default)]
+struct State {
+    loaded: BTreeMap<VolumeId, BTreeMap<String, Kept>>,
+}
+
+/// A slot.
+struct Kept {
+    slot: Slot,
+    /// As its row is, and since when.
+    written: Slot,
+    written_at: Instant,
+    reader: Option<Subscriber>,
+}
+
+/// The session that reads a slot, for the views.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscriber {
+    pub pid: i32,
+    /// Everything before was sent to it.
+    pub sent: u64,
+    /// What it has said last.
+    pub status: holdfast_sites::link::Status,
+    pub answered_us: i64,
+}
+
+/// A slot as the views show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotReport {
+    pub volume: VolumeId,
+    pub slot: Slot,
+    pub reader: Option<Subscriber>,
+    /// The trail no longer has what it needs, or it is of another trail.
+    pub is_lost: bool,
+}
+
+/// A session's hold of a slot; dropping it lets the slot go.
+pub struct Reader {
+    feeds: Arc<Feeds>,
+    volume: VolumeId,
+    name: String,
+}
+
+/// Under which name the engine keeps the trail for a slot.
+fn feed_name(volume: VolumeId, slot: &str) -> String {
+    format!("{}/{slot}", volume.0)
+}
+
+impl Feeds {
+    pub fn new(engine: Engine, hub: Arc<Hub>, waits_for_standbys: bool) -> Arc<Feeds> {
+        Arc::new(Feeds { engine, hub, waits_for_standbys, state: Mutex::default() })
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The end of what may be sent: everything below is durable here, on the mirror and on the standbys of the sync set, so that
+    /// no promotion loses what a subscriber has. Nothing is sent while this server may not answer.
+    pub fn limit(&self) -> Lsn {
+        if !self.engine.has_right() {
+            return Lsn(0);
+        }
+        let shown = self.engine.shown();
+        let waits = self.waits_for_standbys || self.hub.is_in_sync();
+        if waits { shown.min(self.engine.reached_hot()) } else { shown }
+    }
+
+    /// The id of this server's trail, as slots have it.
+    pub fn trail(&self) -> String {
+        self.engine.trail().trail_id().0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Reads the slots of a database, unless they are known.
+    fn load(&self, db: &Database) -> SqlResult<()> {
+        if self.state.lock().loaded.contains_key(&db.volume()) {
+            return Ok(());
+        }
+        let slots = stored(db)?;
+        let mut state = self.state.lock();
+        let of_database = state.loaded.entry(db.volume()).or_default();
+        for slot in slots {
+            of_database.entry(slot.name.clone()).or_insert_with(|| Kept::new(slot));
+        }
+        Ok(())
+    }
+
+    /// Begins to keep the trail for a new slot; returns it. It exists when its row is committed: see [`Feeds::created`].
+    pub fn begin_slot(&self, db: &Database, name: &str, plugin: &str) -> SqlResult<Slot> {
+        self.load(db)?;
+        {
+            let state = self.state.lock();
+            if state.loaded.get(&db.volume()).is_some_and(|slots| slots.contains_key(name)) {
+                let message = format!("replication slot \"{name}\" already exists");
+                return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
+            }
+            if state.loaded.values().map(BTreeMap::len).sum::<usize>() >= SLOTS_MAX {
+                return Err(SqlError::new(SqlState("53400"), "all replication slots are in use")
+                    .with_hint(format!("Drop one of the {SLOTS_MAX} that pg_replication_slots lists.")));
+            }
+        }
+        let (restart, here) = self.engine.begin_feed(&feed_name(db.volume(), name)).map_err(unwritten)?;
+        let position = |boxcar| Position { boxcar, offset: 0 };
+        let (name, plugin, trail) = (name.to_owned(), plugin.to_owned(), self.trail());
+        Ok(Slot { name, plugin, trail, confirmed: position(here), restart: position(restart) })
+    }
+
+    /// A slot's row is committed; `None`: it was not, and nothing is kept for it.
+    pub fn created(&self, db: &Database, name: &str, slot: Option<Slot>) {
+        match slot {
+            Some(slot) => {
+                let mut state = self.state.lock();
+                state.loaded.entry(db.volume()).or_default().insert(slot.name.clone(), Kept::new(slot));
+            }
+            None => self.let_go(db.volume(), name),
+        }
+    }
+
+    /// A slot's row is gone.
+    pub fn dropped(&self, db: &Database, name: &str) {
+        self.state.lock().loaded.entry(db.volume()).or_default().remove(name);
+        self.let_go(db.volume(), name);
+    }
+
+    fn let_go(&self, volume: VolumeId, name: &str) {
+        if let Err(error) = self.engine.release_feed(&feed_name(volume, name)) {
+            tracing::warn!("the list of feeds cannot be written: {error}");
+        }
+    }
+
+    /// Checks that a slot exists and that no session reads it.
+    pub fn check_free(&self, db: &Database, name: &str) -> SqlResult<()> {
+        self.load(db)?;
+        self.state.lock().free(db.volume(), name).map(|_| ())
+    }
+
+    /// Takes a slot for a session.
+    pub fn take(self: &Arc<Self>, db: &Database, name: &str, pid: i32) -> SqlResult<(Reader, Slot)> {
+        self.load(db)?;
+        let (trail, first) = (self.trail(), self.engine.trail().first());
+        let mut state = self.state.lock();
+        let kept = state.free(db.volume(), name)?;
+        if let Some(why) = lost(&kept.slot, &trail, first) {
+            let message = format!("can no longer get changes from replication slot \"{name}\"");
+            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .with_detail(why)
+                .with_hint("Drop the slot, create it again, and copy the tables again."));
+        }
+        let sent = kept.slot.confirmed.lsn().0;
+        kept.reader = Some(Subscriber { pid, sent, status: Default::default(), answered_us: 0 });
+        let reader = Reader { feeds: self.clone(), volume: db.volume(), name: name.to_owned() };
+        Ok((reader, kept.slot.clone()))
+    }
+
+    /// All slots of the databases that are known.
+    pub fn report(&self) -> Vec<SlotReport> {
+        let (trail, first) = (self.trail(), self.engine.trail().first());
+        let state = self.state.lock();
+        let all = state.loaded.iter().flat_map(|(volume, slots)| slots.values().map(move |kept| (*volume, kept)));
+        all.map(|(volume, kept)| SlotReport {
+            volume,
+            slot: kept.slot.clone(),
+            reader: kept.reader.clone(),
+            is_lost: lost(&kept.slot, &trail, first).is_some(),
+        })
+        .collect()
+    }
+}
+
+/// Why a slot cannot be read.
+fn lost(slot: &Slot, trail: &str, first: Lsn) -> Option<String> {
+    if slot.trail != trail {
+        return Some("It belongs to the trail of another server, or of this one before it was restored.".to_owned());
+    }
+    let restart = slot.restart.boxcar;
+    (restart < first).then(|| format!("It needs the trail from LSN {restart} on; the trail begins at {first}."))
+}
+
+fn unwritten(error: std::io::Error) -> SqlError {
+    SqlError::new(SqlState::IO_ERROR, format!("the replication slot cannot be noted in the data directory: {error}"))
+}
+
+/// The slots in the rows of a database.
+fn stored(db: &Database) -> SqlResult<Vec<Slot>> {
+    let damaged = || SqlError::internal("a row of holdfast_slots cannot be read");
+    db.slot_rows(SELECT)?.iter().map(|row| Slot::of(row).ok_or_else(damaged)).collect()
+}
+
+impl State {
+    fn free(&mut self, volume: VolumeId, name: &str) -> SqlResult<&mut Kept> {
+        let found = self.loaded.get_mut(&volume).and_then(|slots| slots.get_mut(name));
+        let missing =
+            || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("replication slot \"{name}\" does not exist"));
+        let kept = found.ok_or_else(missing)?;
+        match &kept.reader {
+            None => Ok(kept),
+            Some(reader) => {
+                let message = format!("replication slot \"{name}\" is active for PID {}", reader.pid);
+                Err(SqlError::new(SqlState("55006"), message))
+            }
+        }
+    }
+}
+
+impl Kept {
+    fn new(slot: Slot) -> Kept {
+        Kept { written: slot.clone(), slot, written_at: Instant::now(), reader: None }
+    }
+}
+
+impl Reader {
+    fn with(&self, change: impl FnOnce(&mut Kept)) {
+        let mut state = self.feeds.state.lock();
+        let kept = state.loaded.get_mut(&self.volume).and_then(|slots| slots.get_mut(&self.name));
+        if let Some(kept) = kept {
+            change(kept);
+        }
+    }
+
+    /// The subscriber has everything before `confirmed`; then reading would begin at `restart`. It never goes back.
+    pub fn confirm(&self, confirmed: Position, restart: Position) {
+        self.with(|kept| {
+            if confirmed > kept.slot.confirmed {
+                (kept.slot.confirmed, kept.slot.restart) = (confirmed, restart.max(kept.slot.restart));
+            }
+        });
+    }
+
+    /// What the views show of it.
+    pub fn show(&self, change: impl FnOnce(&mut Subscriber)) {
+        self.with(|kept| {
+            if let Some(reader) = &mut kept.reader {
+                change(reader);
+            }
+        });
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.with(|kept| kept.reader = None);
+    }
+}

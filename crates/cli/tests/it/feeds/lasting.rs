@@ -1,6 +1,8 @@
-//! A feed over the ends of servers: nothing twice, nothing missing.
+//! A feed over the ends of servers: killed, stopped, replaced by a standby, restored. Nothing twice, nothing missing, and nothing
+//! that a promotion could lose.
 
 use super::subscriber::{Event, Subscriber, Transaction};
+use crate::node::{Pair, succeeds};
 use crate::server::{Running, one, run};
 use tokio_postgres::Client;
 
@@ -108,4 +110,97 @@ async fn a_clean_stop_keeps_what_was_confirmed() {
     let mut site = Subscriber::connect(server.port);
     site.start("s", 0, "p").unwrap();
     assert_eq!(ids(&[site.transaction()]), [2]);
+}
+
+/// F4, F5: a standby that takes over has the slots, and everything that any subscriber was sent, also of commits that asked for no
+/// standby.
+#[tokio::test]
+async fn a_subscriber_continues_at_the_promoted_standby() {
+    let mut pair = Pair::master("synchronous_standby_names = \"b\"\n");
+    let master = pair.a.connect().await;
+    run(&master, "set synchronous_commit = local").await;
+    run(&master, MADE).await;
+    pair.create_standby();
+    pair.b.start();
+    pair.until_followed().await;
+    let mut site = Subscriber::connect(pair.a.port);
+    site.create_slot("s");
+    site.start("s", 0, "p").unwrap();
+    let standby = pair.b.connect().await;
+    crate::server::until("the slot is at the standby", async || {
+        one(&standby, "select count(*) from pg_replication_slots").await == "1"
+    })
+    .await;
+    let mut at_standby = Subscriber::connect(pair.b.port);
+    assert_eq!(at_standby.start("s", 0, "p").unwrap_err().state, "0A000", "a standby sends nothing");
+    let receiving = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        until_it_is_gone(&mut site, &mut all);
+        (all, site.end)
+    });
+    let inserting = tokio::spawn(insert(master, 1));
+    let first = pair.a.connect().await;
+    crate::server::until("there are rows", async || one(&first, "select count(*) > 200 from n").await == "t").await;
+    // The standby hangs: what the master commits now at level local is sent to nobody.
+    pair.b.hang();
+    let before: i64 = one(&first, "select count(*) from n").await.parse().unwrap();
+    crate::server::until("more rows are committed", async || {
+        one(&first, &format!("select count(*) > {before} + 200 from n")).await == "t"
+    })
+    .await;
+    pair.a.kill();
+    inserting.await.unwrap();
+    let (mut all, end) = tokio::task::spawn_blocking(|| receiving.join().unwrap()).await.unwrap();
+    pair.b.resume();
+    succeeds(&["promote", "--at", &pair.b.at()]);
+    let standby = pair.b.connect().await;
+    let have: i64 = one(&standby, "select max(id) from n").await.parse().unwrap();
+    assert!(ids(&all).last().is_none_or(|last| *last <= have), "nothing was sent that the standby lacks");
+    run(&standby, "insert into n values (0, 'end')").await;
+    let mut site = Subscriber::connect(pair.b.port);
+    site.end = end;
+    site.start("s", end, "p").unwrap();
+    while all.last().is_none_or(|last: &Transaction| !last.changes[0].ends_with(" end")) {
+        all.push(site.transaction());
+    }
+    let mut expected: Vec<i64> = (1..=have).collect();
+    expected.push(0);
+    assert_eq!(ids(&all), expected);
+}
+
+/// F6: a slot keeps the trail, up to its limit; then it is lost, and says so.
+#[tokio::test]
+async fn a_slot_keeps_the_trail_up_to_its_limit() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let small = "segment_bytes = 1048576\nredo_bytes_max = 1048576\nslot_keep_bytes_max = 16777216\n";
+    std::fs::write(dir.path().join("holdfast.toml"), small).unwrap();
+    let server = Running::start_in(dir);
+    let client = server.connect().await;
+    run(&client, MADE).await;
+    let mut site = Subscriber::connect(server.port);
+    site.create_slot("kept");
+    site.create_slot("lost");
+    let fill = "update n set v = repeat('x', 200000) where id = 1; update n set v = 'y' where id = 1";
+    run(&client, "insert into n values (1, 'x')").await;
+    let status = async |slot: &str| {
+        one(&client, &format!("select wal_status from pg_replication_slots where slot_name = '{slot}'")).await
+    };
+    site.start("kept", 0, "p").unwrap();
+    site.transaction();
+    crate::server::until("the other slot is lost", async || {
+        for _ in 0..8 {
+            run(&client, fill).await;
+        }
+        for _ in 0..8 {
+            assert_eq!(site.transaction().changes.len(), 2);
+            let end = site.end;
+            site.confirm(end);
+        }
+        status("lost").await == "lost"
+    })
+    .await;
+    assert_eq!(status("kept").await, "reserved");
+    let mut late = Subscriber::connect(server.port);
+    assert_eq!(late.start("lost", 0, "p").unwrap_err().state, "55000");
+    late.query("DROP_REPLICATION_SLOT lost").unwrap();
 }

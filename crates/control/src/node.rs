@@ -444,6 +444,14 @@ impl ControlHandle {
         self.ask(move |core| async move { core.propose(command(core.me, change), PATIENCE).await.map(drop) })
     }
 
+    /// Lets another member lead Raft, if this one does; returns when it is led by another one, and never where none takes the lead.
+    pub fn hand_on_lead(&self) -> Asked<'_> {
+        self.ask(move |core| async move {
+            leads::hand_on(&core).await;
+            Ok(())
+        })
+    }
+
     /// Names no successor without a person from now on, or permits that again.
     pub fn freeze(&self, frozen: bool) -> Asked<'_> {
         self.ask(move |core| async move { core.propose(Command::Freeze { frozen }, PATIENCE).await.map(drop) })

@@ -143,3 +143,15 @@ async fn a_master_that_is_stopped_hands_over() {
     until_b_serves(&bed).await;
     assert_eq!(asked_with(&bed.node_b, LOCAL, "select count(*) from t").await, "1");
 }
+
+/// The node that is stopped leads the control plane: the witness leads before its server ends, so that b is named without an election.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_stopped_while_its_node_leads_hands_the_lead_on_first() {
+    let mut bed = Bed::start().await;
+    asked(&bed.node_a, "create table t(id int primary key); insert into t values (1)").await;
+    bed.until_a_leads().await;
+    assert!(bed.a.stop().success());
+    assert_eq!(bed.w.status()["leader"], "w", "a has taken the lead with it");
+    until_b_serves(&bed).await;
+    assert_eq!(asked_with(&bed.node_b, LOCAL, "select count(*) from t").await, "1");
+}

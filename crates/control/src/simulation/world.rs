@@ -256,6 +256,9 @@ impl World {
 /// The simplest choice: a node of the sync set that answers, by name.
 fn first_that_answers(sight: &Sight) -> Option<NodeId> {
     let (record, named) = (&sight.record, sight.record.successor());
+    if record.frozen {
+        return None;
+    }
     let is_lost = named
         .and_then(|named| sight.heard.get(&named))
         .is_some_and(|heard| matches!(heard, Heard::Silent { ms } if *ms >= u64::from(record.lease.lease_ms)));

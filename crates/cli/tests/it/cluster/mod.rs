@@ -11,6 +11,7 @@ mod freeze;
 mod removed;
 mod returning;
 mod rolled_back;
+mod stopping;
 mod supervisor;
 mod switchover;
 mod takeover;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use holdfast_seams::testing::Seeded;
+use holdfast_types::Epoch;
 use tokio::time::{Instant, sleep};
 
 use super::Sabotage;
@@ -10,7 +11,7 @@ use super::commits::Commits;
 use super::directed::{A, B, W};
 use super::failover::{SOON, Watched, depose, in_time, serves};
 use super::world::{TERMS, World, node};
-use crate::plane::ControlPlane;
+use crate::plane::{Basis, ControlPlane, Promotion};
 use crate::record::Mastership;
 
 /// What happens to the node of the master.
@@ -144,6 +145,57 @@ fn a_promotion_whose_answer_is_lost_makes_one_master_that_has_everything() {
             });
         }
     }
+}
+
+/// A statement ends every server that runs it: after three takeovers the last master starts again in place, and where it does not, the
+/// other one takes over later.
+#[test]
+fn crashes_that_follow_the_load_are_restarted_in_place_after_three_takeovers() {
+    in_time(|| async {
+        let mut world = World::automatic(7, Sabotage::None).led_by_the_witness().await;
+        let mut watched = Watched::default();
+        watched.run(&mut world, Duration::from_secs(6)).await.unwrap();
+        let mut roles = [A, B];
+        for round in 0..5 {
+            let [master, standby] = roles;
+            let names = [world.nodes[master].name, world.nodes[standby].name];
+            let old = world.handle(master);
+            world.held_back.lock().insert(names[0]);
+            watched.named.clear();
+            old.release(old.lease().epoch()).await.unwrap();
+            let ended = Instant::now();
+            if round == 3 {
+                // Its server is started again.
+                watched.run(&mut world, Duration::from_secs(4)).await.unwrap();
+                assert!(watched.named.is_empty(), "{:?}", watched.named);
+                let (expected_epoch, basis) = (world.newest().unwrap().epoch, Basis::Starts);
+                let (epoch_at_least, accept_loss, trail_end) = (Epoch(0), false, None);
+                let again = Promotion { node: names[0], expected_epoch, epoch_at_least, accept_loss, trail_end, basis };
+                old.promote(again).await.unwrap();
+                assert!(watched.until(&mut world, SOON, serves(master)).await.unwrap());
+                watched.run(&mut world, SOON).await.unwrap();
+                assert!(serves(master)(&world) && !watched.named.contains(&names[1]), "{:?}", watched.named);
+            } else {
+                assert!(watched.until(&mut world, SOON, serves(standby)).await.unwrap(), "round {round}: no takeover");
+                let pause = if round < 3 { Duration::ZERO } else { Duration::from_secs(5) };
+                let within = pause..pause + TERMS.lease();
+                assert!(within.contains(&ended.elapsed()), "round {round}: {:?}", ended.elapsed());
+                let new = world.handle(standby);
+                new.grow(new.lease().epoch(), names[0]).await.unwrap();
+                roles = [standby, master];
+            }
+            world.held_back.lock().clear();
+        }
+        // Ten minutes later a crash is one like any other.
+        watched.run(&mut world, Duration::from_secs(600)).await.unwrap();
+        let [master, standby] = roles;
+        let old = world.handle(master);
+        world.held_back.lock().insert(world.nodes[master].name);
+        old.release(old.lease().epoch()).await.unwrap();
+        let ended = Instant::now();
+        assert!(watched.until(&mut world, SOON, serves(standby)).await.unwrap());
+        assert!(ended.elapsed() < TERMS.lease(), "{:?}", ended.elapsed());
+    });
 }
 
 /// A sync of the witness that does not return stops all of its member, also where it leads.

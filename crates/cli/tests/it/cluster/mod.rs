@@ -2,6 +2,7 @@
 
 mod attacked;
 mod bed;
+mod crashes;
 mod demo;
 mod dsn;
 mod explain;

@@ -199,6 +199,10 @@ class Holdfast:
             self.supervisors[node].wait()
             self.start(node)
         until(lambda: self.is_whole(self.master()), f"both nodes serve after {fault}")
+        # Else crashes of servers that follow each other are answered by restarts in place.
+        for command in ["freeze", "thaw"]:
+            words = [self.binary, "cluster", command, "--node", self.names[node], "--config", self.config]
+            subprocess.run(words, env=self.environment, stdout=self.log, stderr=self.log, check=True)
 
     def end(self):
         for node in range(self.servers):

@@ -24,11 +24,14 @@ use parking_lot::Mutex;
 
 use crate::clock::LeaseClock;
 use crate::record::{Mastership, Record};
+use crate::sight::TAKEOVERS_WITHIN;
 
 /// How often the clock is looked at.
 pub const TURN: Duration = Duration::from_millis(25);
 /// What a turn adds at most.
 const TURN_MAX_NS: u64 = 50_000_000;
+/// What is applied so soon after the start of the process may be the log of earlier times.
+const REPLAYED_NS: u64 = 5_000_000_000;
 
 /// Time that passed while this process watched it.
 pub struct Watched {
@@ -75,6 +78,34 @@ struct State {
     deposed: Option<(Epoch, u64)>,
     /// Counts the moments at which a renewal, an epoch or a snapshot was applied.
     signs: u64,
+    /// The epoch whose master has given it up before another node was named, and when.
+    given_up: Option<(Epoch, u64)>,
+    /// When another node took over from such a master.
+    takeovers_ns: Vec<u64>,
+}
+
+impl State {
+    /// Counts a takeover from a master whose server has ended. A freeze begins anew, and what is applied when the process starts is
+    /// old.
+    fn count_takeover(&mut self, record: &Record, now_ns: u64) {
+        if record.frozen {
+            self.takeovers_ns.clear();
+        }
+        let before = self.record.as_ref().map(|before| (before.epoch, before.master));
+        let is_takeover = before.is_some_and(|(epoch, master)| {
+            self.given_up.is_some_and(|(of, _)| of == epoch)
+                && record.epoch > epoch
+                && master.is_some()
+                && record.master != master
+        });
+        if is_takeover && now_ns >= REPLAYED_NS {
+            self.takeovers_ns.push(now_ns);
+        }
+        let is_given_up = matches!(record.mastership, Mastership::Free { successor: None });
+        if is_given_up && self.given_up.is_none_or(|(epoch, _)| epoch != record.epoch) {
+            self.given_up = Some((record.epoch, now_ns));
+        }
+    }
 }
 
 /// What this member's own state machine has applied. Clones share it.
@@ -98,6 +129,7 @@ impl Applied {
         let Some(record) = record else { return };
         let now_ns = self.watched.now_ns();
         let mut state = self.state.lock();
+        state.count_takeover(record, now_ns);
         match record.mastership {
             Mastership::Serving { renewals } => {
                 if state.renewed.is_none_or(|(epoch, known, _)| (epoch, known) != (record.epoch, renewals)) {
@@ -136,6 +168,21 @@ impl Applied {
     /// The record as this member has applied it.
     pub fn record(&self) -> Option<Record> {
         self.state.lock().record.clone()
+    }
+
+    /// For how long the mastership of this epoch has been given up; `None`: that was not applied here.
+    pub fn given_up_ms(&self, epoch: Epoch) -> Option<u64> {
+        let now_ns = self.watched.now_ns();
+        let since_ns = self.state.lock().given_up.filter(|(of, _)| *of == epoch)?.1;
+        Some(now_ns.saturating_sub(since_ns) / 1_000_000)
+    }
+
+    /// How often another node has lately taken over from a server that had ended.
+    pub fn takeovers(&self) -> usize {
+        let from_ns = self.watched.now_ns().checked_sub(TAKEOVERS_WITHIN.as_nanos() as u64);
+        let mut state = self.state.lock();
+        state.takeovers_ns.retain(|at_ns| from_ns.is_none_or(|from_ns| *at_ns >= from_ns));
+        state.takeovers_ns.len()
     }
 
     /// Changes whenever the master has shown that it serves.

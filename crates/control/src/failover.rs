@@ -6,6 +6,7 @@
 //! | Serving, frozen | | nothing; silence counts from the thaw on |
 //! | Serving | otherwise, and there is a successor | Depose for it |
 //! | Free for no node | this leader is settled, and there is a successor | Depose, which only names it |
+//! | Free for no node | three takeovers from servers that had ended in the last 10 minutes, and the last master's node answers | nothing for 5 to 30 s ([`RestartsFirst`]): its server starts again in place |
 //! | Deposed, Free for a node | a person named it | nothing |
 //! | Deposed, Free for a node | it is silent for a lease, or has had [`SUCCESSOR_MS`](crate::sight::SUCCESSOR_MS) since it might be promoted, and there is another one | Depose for the other one |
 //!
@@ -34,7 +35,7 @@ use crate::core::Core;
 use crate::id::NodeId;
 use crate::record::{Command, Mastership, Record, Role};
 use crate::server::PROPOSAL_TIMEOUT;
-use crate::sight::{Decision, EXPLAIN_TIMEOUT, Explained, Explanation, Heard, Sight, Undecided};
+use crate::sight::{Decision, EXPLAIN_TIMEOUT, Explained, Explanation, Heard, RestartsFirst, Sight, Undecided};
 use crate::trail_tip::TrailTip;
 use crate::watching::{Look, Watch};
 use crate::wire::{Reply, Request};
@@ -49,6 +50,11 @@ const MASTER_TIP_TIMEOUT: Duration = Duration::from_millis(300);
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 impl Record {
+    /// Whether this node was the last master, and no other one is named yet.
+    pub fn is_given_up_by(&self, node: NodeId) -> bool {
+        self.master == Some(node) && matches!(self.mastership, Mastership::Free { successor: None })
+    }
+
     /// The node that is to be promoted next.
     pub fn successor(&self) -> Option<NodeId> {
         match self.mastership {
@@ -65,6 +71,7 @@ struct View {
     record: Record,
     silent_ms: Option<u64>,
     late_ms: u64,
+    restarts_first: Option<RestartsFirst>,
     undecided: Option<Undecided>,
 }
 
@@ -117,7 +124,10 @@ fn view(watch: &mut Watch, core: &Core) -> Option<View> {
     };
     let silent_ms = (is_serving && undecided.is_none()).then_some(ms);
     let late_ms = if is_serving { 0 } else { late_ms(watch, core, &record) };
-    Some(View { term, record, silent_ms, late_ms, undecided })
+    let restarts_first = RestartsFirst::after(core.applied.takeovers());
+    let given_up_ms = core.applied.given_up_ms(record.epoch).filter(|_| record.is_given_up_by(master));
+    let restarts_first = restarts_first.filter(|it| given_up_ms.is_some_and(|ms| ms < it.pause_ms));
+    Some(View { term, record, silent_ms, late_ms, restarts_first, undecided })
 }
 
 /// For how long the successor could have been promoted.
@@ -178,8 +188,8 @@ fn decidable(core: &Core) -> Option<View> {
 }
 
 fn sight(core: &Core, view: View, heard: BTreeMap<NodeId, Heard>) -> Sight {
-    let View { record, silent_ms, late_ms, undecided, .. } = view;
-    Sight { record, leader: core.me, silent_ms, undecided, late_ms, heard }
+    let View { record, silent_ms, late_ms, restarts_first, undecided, .. } = view;
+    Sight { record, leader: core.me, silent_ms, undecided, late_ms, restarts_first, heard }
 }
 
 /// Why the master is the master and no other node is. `None`: this member does not lead.
@@ -192,7 +202,8 @@ pub async fn explain(core: &Core) -> Option<Explanation> {
     let heard = hear(core, &record, MASTER_TIP_TIMEOUT).await;
     let (view, heard) = {
         let mut watch = core.watching.lock();
-        let without_master = || View { term: 0, record, silent_ms: None, late_ms: 0, undecided: None };
+        let without_master =
+            || View { term: 0, record, silent_ms: None, late_ms: 0, restarts_first: None, undecided: None };
         (view(&mut watch, core).unwrap_or_else(without_master), watch.since_when(heard))
     };
     let Decision { why, lacks, .. } = planner(&sight(core, view, heard));

@@ -10,20 +10,32 @@
 //! The leader itself grants that vote: its log is no longer than the witness's right after a renewal, and the next one is asked for
 //! hundreds of milliseconds later. Times are watched, as in [`crate::failover`].
 //!
+//! A member that is about to stop hands the lead on ([`hand_on`]): it asks the witness, or else another member, to stand for election
+//! right after a renewal was applied, and waits until it is led. Then its stop takes no leader away.
+//!
 //! Failure: where the log grows in between, the vote is refused and the group has no leader for about a second; a lease lasts three.
+//! A lead that is not taken in time stays where it is, and the stop goes on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::applied::TURN;
 use crate::core::Core;
+use crate::id::NodeId;
+use crate::raft::Raft;
 use crate::record::Role;
+use crate::wire::Request;
 
 /// How long a node with data leads before the witness takes its place.
 const STEADY_NS: u64 = 10_000_000_000;
 /// The pause between two elections that the witness begins.
 const PAUSE_NS: u64 = 60_000_000_000;
+/// How often the log and the leader are looked at while the lead is handed on.
+const STEP: Duration = Duration::from_millis(5);
+/// How long a member that is asked to lead may wait for the log, and the member that asks for the election.
+const STANDS_MAX: Duration = Duration::from_millis(300);
 
 #[derive(Default)]
 struct Watch {
@@ -96,6 +108,53 @@ pub async fn keep(core: Arc<Core>) {
                 tracing::warn!("the witness cannot stand for election: {error}");
             }
         }
+    }
+}
+
+/// Lets another member lead, if this one does; returns when it is led by another one. Never returns where none takes the lead.
+pub async fn hand_on(core: &Core) {
+    let leader = || core.raft.metrics().borrow().current_leader;
+    let is_witness = |node: &NodeId| core.members.get(node) == Some(&Role::Witness);
+    let first = core.others().filter(is_witness);
+    let order: Vec<NodeId> = first.chain(core.others().filter(|node| !is_witness(node))).collect();
+    for successor in order.iter().cycle() {
+        if leader() == Some(core.me) {
+            // The next renewal is as far away as can be, so the log does not grow meanwhile.
+            let signs = core.applied.signs();
+            let renewed = async {
+                while core.applied.signs() == signs {
+                    sleep(STEP).await;
+                }
+            };
+            // Elapsed: nothing is renewed, and the log does not grow either.
+            let _ = timeout(core.terms.renew_every() + STANDS_MAX, renewed).await;
+            let log = core.raft.metrics().borrow().last_log_index.unwrap_or(0);
+            tracing::info!(%successor, "asked to lead the control plane, because this member is about to stop");
+            // Whether it leads is seen here.
+            let _ = core.peers.ask(*successor, Request::Lead { log }, STANDS_MAX).await;
+        }
+        let is_led = async {
+            while leader().is_none_or(|leader| leader == core.me) {
+                sleep(STEP).await;
+            }
+        };
+        if timeout(STANDS_MAX, is_led).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Stands for election, because the leader asks for that, when all of its log is here.
+pub async fn stand(raft: &Raft, log: u64) {
+    let has_all = async {
+        while raft.metrics().borrow().last_log_index < Some(log) {
+            sleep(STEP).await;
+        }
+    };
+    if timeout(STANDS_MAX / 2, has_all).await.is_ok()
+        && let Err(error) = raft.trigger().elect().await
+    {
+        tracing::warn!("this member cannot stand for election: {error}");
     }
 }
 

@@ -116,7 +116,7 @@ pub use lease::{LEASE_MS_BY_GRANTS, Lease, LeasePage, LeaseTerms};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};
 pub use plane::{Basis, Change, ControlPlane, Promotion, Quorum};
 pub use record::{Becomes, Command, Mastership, Position, RECORD_VERSION_GRANTS, Record, Refusal, Role, apply};
-pub use sight::{Decision, Explained, Explanation, Heard, Planner, SUCCESSOR_MS, Sight, Undecided};
+pub use sight::{Decision, Explained, Explanation, Heard, Planner, RestartsFirst, SUCCESSOR_MS, Sight, Undecided};
 pub use sync_members::SyncMembers;
 pub use trail_tip::{Compared, ComparedTrail, TrailTip, judge};
 pub use transport::{BoxStream, Incoming, Secure, Stream, TcpTransport, Transport};

@@ -35,7 +35,7 @@ use crate::plane::{Change, ControlPlane, Promotion, Quorum};
 use crate::raft::{Raft, Runtime, settings};
 use crate::record::{Command, Record, Role};
 use crate::server::Server;
-use crate::sight::{Explained, Heard, Planner};
+use crate::sight::{Explained, Heard, Planner, RestartsFirst};
 use crate::starts::Starts;
 use crate::storage::LogStore;
 use crate::trail_tip::{ComparedTrail, LinkSlot, TrailSlot};
@@ -442,6 +442,19 @@ impl ControlHandle {
         command: impl FnOnce(NodeId, u64) -> Command + Send + 'static,
     ) -> Asked<'_> {
         self.ask(move |core| async move { core.propose(command(core.me, change), PATIENCE).await.map(drop) })
+    }
+
+    /// Lets another member lead Raft, if this one does; returns when it is led by another one, and never where none takes the lead.
+    pub fn hand_on_lead(&self) -> Asked<'_> {
+        self.ask(move |core| async move {
+            leads::hand_on(&core).await;
+            Ok(())
+        })
+    }
+
+    /// Whether a server that ends now is to start again in place before another node is named.
+    pub fn restarts_first(&self) -> BoxFuture<'_, Result<Option<RestartsFirst>, ControlError>> {
+        self.ask(|core| async move { Ok(RestartsFirst::after(core.applied.takeovers())) })
     }
 
     /// Names no successor without a person from now on, or permits that again.

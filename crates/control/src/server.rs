@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::id::{DiskId, NodeId};
+use crate::leads;
 use crate::machine::Published;
 use crate::peers::Peers;
 use crate::raft::{Raft, Runtime, Snapshot};
@@ -209,7 +210,7 @@ impl Server {
                 _ if *further && *origin != hello.from => Err(format!("{} hands on for {origin}", hello.from)),
                 _ => Ok(()),
             },
-            Request::Tip | Request::Explain { .. } => Ok(()),
+            Request::Tip | Request::Explain { .. } | Request::Lead { .. } => Ok(()),
             _ if hello.to_disk == Some(self.disk) => Ok(()),
             _ => Err(format!("node {} has another disk than the log says", self.me)),
         }
@@ -244,6 +245,10 @@ impl Server {
                 _ => self.propose(command).await,
             },
             Request::Tip => Reply::Tip(self.trail.tip().await),
+            Request::Lead { log } => {
+                leads::stand(&self.raft, log).await;
+                Reply::NotLeading { leader: self.leader() }
+            }
             Request::Explain { further } => match ((self.explain)().await, self.leader()) {
                 (Some(explanation), _) => Reply::Explained(explanation),
                 (None, Some(leader)) if further && leader != self.me => {

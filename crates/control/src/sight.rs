@@ -15,6 +15,32 @@ pub const SUCCESSOR_MS: u64 = 2_000;
 /// How long the leader may take to explain: it asks the nodes with data.
 pub const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// After so many takeovers from servers that have ended, the next such server is to start again in place first.
+const TAKEOVERS_MAX: usize = 3;
+/// Within this time.
+pub const TAKEOVERS_WITHIN: Duration = Duration::from_secs(600);
+const RESTART_MS_MIN: u64 = 5_000;
+const RESTART_MS_MAX: u64 = 30_000;
+
+/// Crashes follow the load, as those by a poisonous statement do: the last master's server is to start again in its place, and another
+/// node takes over only when that takes longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RestartsFirst {
+    /// In [`TAKEOVERS_WITHIN`].
+    pub takeovers: usize,
+    /// For how long no other node is named: twice as long after each further takeover.
+    pub pause_ms: u64,
+}
+
+impl RestartsFirst {
+    /// `None`: another node takes over at once.
+    pub fn after(takeovers: usize) -> Option<RestartsFirst> {
+        let more = takeovers.checked_sub(TAKEOVERS_MAX)?;
+        let pause_ms = RESTART_MS_MIN.saturating_mul(1 << more.min(8)).min(RESTART_MS_MAX);
+        Some(RestartsFirst { takeovers, pause_ms })
+    }
+}
+
 /// What a node with data says of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heard {
@@ -37,6 +63,8 @@ pub struct Sight {
     pub undecided: Option<Undecided>,
     /// For how long the successor that is named could have been promoted.
     pub late_ms: u64,
+    /// Set while the last master, whose server has ended, may start again in place.
+    pub restarts_first: Option<RestartsFirst>,
     /// The nodes with data.
     pub heard: BTreeMap<NodeId, Heard>,
 }
@@ -88,4 +116,18 @@ pub enum Explained {
     Led(Explanation),
     /// This member reaches no leader that has a majority; which members it does not reach, and why.
     NotLed { unreachable: BTreeMap<NodeId, String> },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RestartsFirst;
+
+    #[test]
+    fn after_three_takeovers_pauses_double_up_to_half_a_minute() {
+        let pauses: Vec<Option<u64>> =
+            (2..9).map(|takeovers| RestartsFirst::after(takeovers).map(|first| first.pause_ms)).collect();
+        assert_eq!(pauses[..4], [None, Some(5_000), Some(10_000), Some(20_000)]);
+        assert_eq!(pauses[4..], [Some(30_000); 3]);
+        assert_eq!(RestartsFirst::after(usize::MAX).unwrap().pause_ms, 30_000);
+    }
 }

@@ -109,6 +109,11 @@ pub enum Request {
     Explain {
         further: bool,
     },
+    /// Stand for election when your log reaches so far: the leader asks, because it stops. A release that does not know this request
+    /// closes the connection.
+    Lead {
+        log: u64,
+    },
 }
 
 /// The answer to a request, of the same kind.

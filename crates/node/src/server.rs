@@ -41,6 +41,7 @@ use holdfast_replication::{
     AcceptedLoss, Certificates, Control, ControlPlane, ControlSetupError, Followed, KeptCopies, Listener, Promotion,
     RejoinError, ReplicationStatus, RoleEvent, StandbyFile, StandbyFileError,
 };
+use holdfast_seams::points;
 use holdfast_standby::Hub;
 use holdfast_standby::identity::Tip;
 use holdfast_standby::tls::TlsError;
@@ -121,6 +122,9 @@ const COMMITS_STOP_MAX: Duration = Duration::from_secs(5);
 
 /// How long a master that stops waits for its standbys to receive the rest.
 const STANDBYS_STOP_MAX: Duration = Duration::from_secs(10);
+
+/// How long a master that stops waits until the group knows that its lease is over.
+const RELEASE_MAX: Duration = Duration::from_secs(3);
 
 /// Why a role has ended.
 enum Next {
@@ -253,6 +257,9 @@ fn open_role(
     events: mpsc::UnboundedSender<RoleEvent>,
 ) -> Result<Option<ActiveRole>, NodeError> {
     let (promotion, closed) = promoted.map_or((None, None), |(promotion, closed)| (Some(promotion), closed));
+    if promotion.is_some() {
+        points::reached("a promoted server opens");
+    }
     let before = promotion.is_some().then(|| last_epoch(&context.dir)).transpose()?.flatten();
     let opening = Opening { context, links, promotion: promotion.as_ref(), closed, epoch, events };
     match (opening.open(), promotion) {
@@ -424,10 +431,14 @@ impl ActiveRole {
         self.status.clear();
         *self.slot.write() = None;
         let epoch = self.engine.trail().epoch();
-        let control = self.control.filter(|_| !self.engine.is_standby());
-        let closed = self.engine.close();
-        control.iter().for_each(|control| control.release_lease(links, epoch));
-        closed?;
+        if let Some(control) = self.control.filter(|_| !self.engine.is_standby()) {
+            // The standbys have everything: a successor does not wait for the checkpoints, nor they long for a group without a majority.
+            // Elapsed: the lease is over here, and ends by itself.
+            let released = async { tokio::time::timeout(RELEASE_MAX, control.release(epoch)).await };
+            drop(links.block_on(released));
+        }
+        points::reached("a role closes its databases");
+        self.engine.close()?;
         Ok(self.engine.trail().closed())
     }
 }

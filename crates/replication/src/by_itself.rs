@@ -24,7 +24,7 @@ use crate::base_copy::CopyTo;
 use crate::control::Terms;
 use crate::rejoin::{Found, RejoinError, Rejoined, rejoin_if};
 use crate::settings::SettingsFile;
-use holdfast_seams::{Disk, RealDisk, replace};
+use holdfast_seams::{Disk, RealDisk, points, replace};
 use holdfast_standby::base_copy::Progress;
 use holdfast_standby::message::Answer;
 use holdfast_standby::pairing::Finding;
@@ -120,7 +120,9 @@ pub fn rejoin_by_itself(
     let may = |found: &Found| {
         may_return(found.finding, found.end_epoch, acknowledged, terms)?;
         let marked = replace(&RealDisk::new(), &to.dir.join(UNDER_WAY), from.as_bytes()).map_err(io::Error::from);
-        marked.map_err(failed("record the return"))
+        marked.map_err(failed("record the return"))?;
+        points::reached("a return is recorded");
+        Ok(())
     };
     let rejoined = rejoin_if(from, to, settings, progress, &may)?;
     is_done(to.dir)?;
@@ -134,7 +136,10 @@ pub(super) fn is_done(dir: &Path) -> Result<(), RejoinError> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
-    let removed = remove(acknowledged::NAME).and_then(|()| remove(UNDER_WAY)).and_then(|()| disk.sync_dir(dir));
+    points::reached("a return is complete");
+    let removed = remove(acknowledged::NAME);
+    points::reached("a return has no mark");
+    let removed = removed.and_then(|()| remove(UNDER_WAY)).and_then(|()| disk.sync_dir(dir));
     removed.map_err(|source| RejoinError::Mark { what: "complete the return", dir: dir.to_owned(), source })
 }
 

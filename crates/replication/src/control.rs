@@ -242,7 +242,12 @@ impl Control {
 
     /// Releases the lease of an epoch, in which this node acknowledges nothing any more.
     pub fn release_lease(&self, links: &Handle, epoch: Epoch) {
-        if let Err(error) = links.block_on(self.handle.release(epoch)) {
+        links.block_on(self.release(epoch));
+    }
+
+    /// As [`Control::release_lease`].
+    pub async fn release(&self, epoch: Epoch) {
+        if let Err(error) = self.handle.release(epoch).await {
             tracing::info!("the lease could not be released; it expires by itself: {error}");
         }
     }

@@ -26,7 +26,7 @@ use crate::settings::SettingsFile;
 use crate::standby_file::{StandbyFile, StandbyFileError};
 use holdfast_engine::trail_dump::{self, Script};
 use holdfast_engine::{BaseReceiver, Engine, OpenError, Options};
-use holdfast_seams::{RealClock, RealDisk};
+use holdfast_seams::{RealClock, RealDisk, points};
 use holdfast_standby::base_copy::Progress;
 use holdfast_standby::pairing::Finding;
 use holdfast_standby::receive::compare;
@@ -139,6 +139,7 @@ pub(super) fn rejoin_if(
                 cut = fits.then_some(common.lsn);
             }
         }
+        points::reached("a return has saved the end");
         fits &= Lsn(anchor.0) <= cut.unwrap_or(end);
     } else if before.is_none() {
         return Err(RejoinError::NoDirectory(to.dir.to_owned()));
@@ -148,9 +149,11 @@ pub(super) fn rejoin_if(
     StandbyFile { anchor_lsn, anchor_checksum, ..StandbyFile::of(from, to.name) }.write(to.dir)?;
     // Its former standbys are forgotten; they register again.
     remove(&to.dir.join("standbys")).map_err(RejoinError::MakeWay)?;
+    points::reached("a return has a standby's file");
     if fits {
         if let Some(common) = cut {
             Trail::cut_back(&RealDisk::new(), &to.dir.join("trail"), common)?;
+            points::reached("a return has cut the trail");
         }
         Trail::forget_epochs(&RealDisk::new(), &to.dir.join("trail"))?;
         if files_fit(to.dir)? {
@@ -158,6 +161,7 @@ pub(super) fn rejoin_if(
         }
     }
     clear_for_copy(to.dir).map_err(RejoinError::MakeWay)?;
+    points::reached("a return has made way for a copy");
     rejoined.copied_bytes = Some(copy_from(from, to, None, settings, progress)?.sent_bytes);
     Ok(rejoined)
 }

@@ -12,6 +12,7 @@
 pub mod aligned;
 pub mod clock;
 pub mod disk;
+pub mod points;
 mod real;
 pub mod replace;
 pub mod sabotage;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use holdfast_control::{Heard, NodeId, SUCCESSOR_MS, Sight, Undecided};
+use holdfast_control::{Heard, NodeId, RestartsFirst, SUCCESSOR_MS, Sight, Undecided};
 
 use super::{GivingUp, Lack, Plan, Step};
 
@@ -179,6 +179,13 @@ pub fn hands_over(master: NodeId, why: GivingUp, successor: NodeId) -> String {
 pub fn restarts(master: NodeId, is_frozen: bool) -> String {
     let why = if is_frozen { "the cluster is frozen" } else { "no other node can take its place" };
     format!("the server of {master} has ended; it restarts in place: {why}")
+}
+
+pub fn restarts_first(last: NodeId, RestartsFirst { takeovers, pause_ms }: RestartsFirst) -> String {
+    format!(
+        "the mastership was given up, after {takeovers} takeovers from servers that had ended in 10 minutes: {last} starts again in \
+         place first, and no other node is named for {pause_ms} ms"
+    )
 }
 
 pub fn keeps(master: NodeId, why: GivingUp) -> String {

@@ -12,6 +12,7 @@
 //! | serving | the server has ended, and there is no successor | HandOver to the master itself: it restarts in place |
 //! | ended for a successor | that one is silent, or was not promoted in 2 s, and there is another one | Depose for the other one |
 //! | ended for no successor | there is one | Depose, which only names it |
+//! | ended for no successor | servers have ended often lately, and the last master's node is up | none for a while: it restarts in place |
 //! | frozen | | none is named; one that is named already is promoted |
 //!
 //! A mastership that has ended may also return to the last master: its successor died before it was promoted.
@@ -34,7 +35,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_control::{Command, Mastership, NodeId, Position, Record, Role, SUCCESSOR_MS};
+use holdfast_control::{Command, Mastership, NodeId, Position, Record, RestartsFirst, Role, SUCCESSOR_MS};
 use holdfast_types::Epoch;
 
 /// What the planner is given.
@@ -53,6 +54,8 @@ pub struct View<'a> {
     pub named_ms: u64,
     /// No moves, by command.
     pub is_frozen: bool,
+    /// Set while the last master, whose server has ended, may start again in place.
+    pub restarts_first: Option<RestartsFirst>,
     /// Set by the master's own supervisor only.
     pub giving_up: Option<GivingUp>,
 }
@@ -288,6 +291,10 @@ fn named(view: &View, candidates: &Candidates, named: Option<NodeId>) -> (Step, 
         return (Step::Nothing, explain::frozen_without_master(view.record.master, named));
     }
     let Some(named) = named else {
+        let is_up = |node: &NodeId| view.nodes.get(node).is_some_and(|state| state.is_up);
+        if let (Some(first), Some(last)) = (view.restarts_first, view.record.master.filter(is_up)) {
+            return (Step::Nothing, explain::restarts_first(last, first));
+        }
         return match successor(view, candidates, &[]) {
             Some(successor) => (Step::Depose { successor }, explain::released(successor)),
             None => (Step::Nothing, explain::waits()),

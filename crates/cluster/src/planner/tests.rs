@@ -68,7 +68,8 @@ const SILENT: NodeState = NodeState { counts_silence_of: Some(Epoch(1)), ..GOOD 
 fn view<'a>(record: &'a Record, order: &'a [NodeId]) -> View<'a> {
     let nodes = record.members.keys().map(|node| (*node, GOOD)).collect();
     let voters = [record.members.keys().copied().collect(), BTreeSet::new()];
-    View { record, order, nodes, unfit: BTreeMap::new(), voters, named_ms: 0, is_frozen: false, giving_up: None }
+    let unfit = BTreeMap::new();
+    View { record, order, nodes, unfit, voters, named_ms: 0, is_frozen: false, restarts_first: None, giving_up: None }
 }
 
 fn with(mut view: View<'_>, states: &[(&str, NodeState)]) -> Step {
@@ -188,6 +189,24 @@ fn a_successor_that_is_not_promoted_is_replaced() {
     let back = Step::Depose { successor: node("a") };
     assert_eq!(with(named(100), &[("b", GONE), ("c", GONE)]), back, "the last master runs");
     assert_eq!(with(named(9_000), &[("a", GONE), ("c", GONE)]), Step::Nothing, "there is no other");
+}
+
+#[test]
+fn after_crashes_that_followed_the_load_the_last_master_restarts_in_place_first() {
+    let (mut record, order) = (founded("ab"), [node("a"), node("b")]);
+    done(&mut record, &Command::Release { epoch: Epoch(1), by: node("a") });
+    let restarts_first = Some(RestartsFirst { takeovers: 3, pause_ms: 5_000 });
+    let crashed = || View { restarts_first, ..view(&record, &order) };
+    let no_server = NodeState { server_ready: false, tip: None, ..GOOD };
+    assert_eq!(with(crashed(), &[("a", no_server)]), Step::Nothing);
+    let why = plan(&crashed()).why;
+    assert!(why.contains("after 3 takeovers") && why.contains("a starts again in place first"), "{why}");
+    assert_eq!(with(crashed(), &[("a", GONE)]), depose_for_b(), "nothing starts it again");
+    assert_eq!(with(view(&record, &order), &[("a", no_server)]), depose_for_b());
+    // A master that falls silent was not seen to crash.
+    let silent = founded("ab");
+    let view = View { restarts_first, ..view(&silent, &order) };
+    assert_eq!(with(view, &[("a", GONE), ("b", SILENT), ("w", SILENT)]), depose_for_b());
 }
 
 #[test]

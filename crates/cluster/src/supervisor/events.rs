@@ -19,6 +19,7 @@ pub enum Kind {
     NoServer,
     Master,
     Hung,
+    Crashes,
     RightEnded,
     Successor,
     Switchover,
@@ -39,7 +40,7 @@ pub enum Kind {
 impl Kind {
     /// All kinds, in the order of the table.
     #[cfg(test)]
-    const ALL: [Kind; 23] = [
+    const ALL: [Kind; 24] = [
         Kind::Started,
         Kind::Stopping,
         Kind::ServerStarted,
@@ -48,6 +49,7 @@ impl Kind {
         Kind::NoServer,
         Kind::Master,
         Kind::Hung,
+        Kind::Crashes,
         Kind::RightEnded,
         Kind::Successor,
         Kind::Switchover,
@@ -74,6 +76,7 @@ impl Kind {
             Kind::Adopted => "adopted",
             Kind::ServerEnded => "server_ended",
             Kind::Hung => "hung",
+            Kind::Crashes => "crashes",
             Kind::NoServer => "no_server",
             Kind::Master => "master",
             Kind::RightEnded => "right_ended",

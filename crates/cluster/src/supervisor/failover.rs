@@ -17,7 +17,7 @@ use super::events::Kind;
 use crate::message::Explained;
 use crate::planner::{NodeState, Step, View, not_led, plan, undecided};
 use holdfast_control::{
-    ControlError, ControlPlane, Decision, Explained as Found, Heard, NodeId, Planner, Position, Sight,
+    ControlError, ControlPlane, Decision, Explained as Found, Heard, NodeId, Planner, Position, RestartsFirst, Sight,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,6 +50,7 @@ pub(super) fn view<'a>(sight: &'a Sight, order: &'a [NodeId]) -> View<'a> {
         voters: [BTreeSet::from([sight.leader]), BTreeSet::new()],
         named_ms: sight.late_ms,
         is_frozen: record.frozen,
+        restarts_first: sight.restarts_first,
         giving_up: None,
     }
 }
@@ -87,6 +88,18 @@ impl Supervisor {
         }
     }
 
+    /// This node has given the mastership up.
+    async fn tell_crashes(&self) {
+        if let Ok(Some(RestartsFirst { takeovers, pause_ms })) = self.control.restarts_first().await {
+            let text = format!(
+                "{takeovers} takeovers from servers that had ended in 10 minutes: the server of {} starts again in place first, and no \
+                 other node is named for {pause_ms} ms. Look for a statement that ends servers",
+                self.node
+            );
+            self.events.warn(Kind::Crashes, text);
+        }
+    }
+
     /// Why the master is the master, and no other node is.
     pub(super) async fn explain(&self) -> Result<Explained, ControlError> {
         Ok(match self.control.explain().await? {
@@ -98,16 +111,22 @@ impl Supervisor {
     }
 }
 
-/// Keeps an event for each successor that the group names, and for a freeze and its end.
+/// Keeps an event for each successor that the group names, for a freeze and its end, and for crashes that follow the load.
 pub async fn tell_successors(supervisor: Arc<Supervisor>) {
     let mut records = supervisor.control.watch();
-    let (mut told, mut frozen) = (None, None);
+    let (mut told, mut frozen, mut crashed) = (None, None, None);
     loop {
         let record = records.borrow_and_update().clone();
         if let Some(is_frozen) = record.as_ref().map(|record| record.frozen)
             && frozen.replace(is_frozen).unwrap_or(false) != is_frozen
         {
             supervisor.tell_frozen(is_frozen);
+        }
+        if let Some(record) = &record
+            && record.is_given_up_by(supervisor.node)
+            && crashed.replace(record.epoch) != Some(record.epoch)
+        {
+            supervisor.tell_crashes().await;
         }
         if let Some(record) = record
             && let Some(successor) = record.successor()
@@ -171,7 +190,7 @@ mod tests {
         let heard = heard.iter().map(|(name, heard)| (node(name), heard.clone())).collect();
         let order: Vec<NodeId> = record.members.keys().copied().collect();
         let (leader, silent_ms) = (node("w"), Some(3_000));
-        let sight = Sight { record, leader, silent_ms, undecided: None, late_ms: 0, heard };
+        let sight = Sight { record, leader, silent_ms, undecided: None, late_ms: 0, restarts_first: None, heard };
         planner(order)(&sight).successor
     }
 
@@ -193,8 +212,15 @@ mod tests {
         let heard = heard.iter().map(|(name, heard)| (node(name), heard.clone())).collect();
         let order: Vec<NodeId> = record.members.keys().copied().collect();
         let silent_ms = undecided.is_none().then_some(3_000);
-        let Decision { why, lacks, .. } =
-            planner(order)(&Sight { record, leader: node("w"), silent_ms, undecided, late_ms: 0, heard });
+        let Decision { why, lacks, .. } = planner(order)(&Sight {
+            record,
+            leader: node("w"),
+            silent_ms,
+            undecided,
+            late_ms: 0,
+            restarts_first: None,
+            heard,
+        });
         let lines = lacks.iter().map(|(node, lacks)| format!("\n{node}: {}", lacks.join("; ")));
         format!("{why}{}", lines.collect::<String>())
     }

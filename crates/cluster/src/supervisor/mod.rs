@@ -37,7 +37,8 @@ use crate::runtime_dir::RuntimeDir;
 use crate::socket::Socket;
 use events::{Events, Kind};
 use holdfast_control::{
-    Config, ControlError, ControlHandle, ControlNode, LeaseTerms, Machinery, NodeId, Role, Secure, TcpTransport,
+    Config, ControlError, ControlHandle, ControlNode, ControlPlane, LeaseTerms, Machinery, NodeId, Role, Secure,
+    TcpTransport,
 };
 use holdfast_seams::RealDisk;
 use pages::Pages;
@@ -45,7 +46,13 @@ use parking_lot::Mutex;
 use pulse::Pulse;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// How long a stop waits until another member leads.
+const LEAD_MAX: Duration = Duration::from_secs(4);
+/// A new leader names no successor in its first second; meanwhile the master serves on.
+const LEAD_SETTLES: Duration = Duration::from_millis(1_300);
 
 /// How a supervisor is started.
 pub struct Setup {
@@ -181,9 +188,13 @@ impl Supervisor {
             _ = interrupt.recv() => {}
         }
         self.events.add(Kind::Stopping, "the supervisor stops its server and itself".to_owned());
-        stop.send_replace(true);
+        let stopping = async {
+            self.hand_on_lead().await;
+            stop.send_replace(true);
+            serving.await
+        };
         tokio::select! {
-            ended = serving => ended.map_err(|error| io("watch the server of")(error.into()))?,
+            ended = stopping => ended.map_err(|error| io("watch the server of")(error.into()))?,
             // A second signal: the server continues until its lease has run out, and is adopted by the next supervisor.
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
@@ -193,6 +204,27 @@ impl Supervisor {
         telling.abort();
         systemd::stopping();
         Ok(())
+    }
+}
+
+impl Supervisor {
+    /// Before a stop: lets another member lead Raft, so that no election is needed to name the successor of the master.
+    async fn hand_on_lead(&self) {
+        if self.role == Role::Witness || self.control.leader() != Some(self.node) {
+            return;
+        }
+        let handing_on = async {
+            self.control.hand_on_lead().await?;
+            if self.control.record().is_some_and(|record| record.master == Some(self.node)) {
+                tokio::time::sleep(LEAD_SETTLES).await;
+            }
+            Ok::<(), ControlError>(())
+        };
+        match tokio::time::timeout(LEAD_MAX, handing_on).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::info!("the lead of the control plane was not handed on: {error}"),
+            Err(_) => tracing::info!("no other member has taken the lead of the control plane"),
+        }
     }
 }
 

@@ -78,7 +78,7 @@ impl Supervisor {
             _ => None,
         };
         let (record, leader) = (record.clone(), self.node);
-        let sight = Sight { record, leader, silent_ms: None, undecided: None, late_ms: 0, heard };
+        let sight = Sight { record, leader, silent_ms: None, undecided: None, late_ms: 0, restarts_first: None, heard };
         let chosen = switchover(&view(&sight, &self.cluster.database.nodes), tip, to);
         chosen.map_err(refused)
     }

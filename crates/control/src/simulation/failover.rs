@@ -15,20 +15,20 @@ use crate::record::{Command, Mastership, Record};
 use crate::sight::SUCCESSOR_MS;
 
 /// Virtual time for what makes and tells a world.
-fn in_time<T, F: Future<Output = T>>(tell: impl FnOnce() -> F) -> T {
+pub fn in_time<T, F: Future<Output = T>>(tell: impl FnOnce() -> F) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async { tell().await })
 }
 
 impl World {
     /// The newest record that a node which runs has applied or heard of.
-    fn newest(&self) -> Option<Record> {
+    pub fn newest(&self) -> Option<Record> {
         let records = self.nodes.iter().filter_map(|node| node.handle.as_ref()?.record());
         records.max_by_key(|record| record.revision).map(|record| (*record).clone())
     }
 
     /// The witness leads, `a` is the master, `b` is in the sync set.
-    async fn led_by_the_witness(mut self) -> World {
+    pub async fn led_by_the_witness(mut self) -> World {
         self.until_leads(W).await;
         self.with_master().await
     }
@@ -36,15 +36,15 @@ impl World {
 
 /// Watches a story: nothing may break a rule, and no master is deposed while it holds its lease. Who was named.
 #[derive(Default)]
-struct Watched {
+pub struct Watched {
     deposed: Option<Epoch>,
-    named: Vec<NodeId>,
+    pub named: Vec<NodeId>,
     /// Whether the master of that epoch held its lease when it was looked at before.
     served: Option<(Epoch, bool)>,
 }
 
 impl Watched {
-    fn look(&mut self, world: &mut World) -> Result<(), String> {
+    pub fn look(&mut self, world: &mut World) -> Result<(), String> {
         world.check()?;
         let Some(record) = world.newest() else { return Ok(()) };
         if let Some(successor) = record.successor()
@@ -72,12 +72,12 @@ impl Watched {
         Ok(())
     }
 
-    async fn run(&mut self, world: &mut World, lasts: Duration) -> Result<(), String> {
+    pub async fn run(&mut self, world: &mut World, lasts: Duration) -> Result<(), String> {
         self.until(world, lasts, |_| false).await.map(drop)
     }
 
     /// Looks on until something is so; whether it was in this time.
-    async fn until(
+    pub async fn until(
         &mut self,
         world: &mut World,
         within: Duration,
@@ -95,11 +95,11 @@ impl Watched {
     }
 }
 
-fn serves(index: usize) -> impl Fn(&World) -> bool {
+pub fn serves(index: usize) -> impl Fn(&World) -> bool {
     move |world: &World| world.nodes[index].handle.as_ref().is_some_and(|handle| handle.lease().valid_now())
 }
 
-const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(20);
 
 #[test]
 fn the_standby_of_a_master_that_dies_or_hangs_takes_over_by_itself() {
@@ -156,6 +156,42 @@ fn the_witness_takes_the_lead_back_and_keeps_it_when_the_master_dies() {
             let lost = |world: &World| serves(B)(world) || !witness_leads(world);
             assert!(watched.until(&mut world, SOON, lost).await.unwrap(), "seed {seed}: b does not take over");
             assert!(serves(B)(&world) && witness_leads(&world), "seed {seed}: another leader was elected meanwhile");
+        }
+    });
+}
+
+/// A node that leads and is about to stop: the witness leads before that, so that the successor is named at once.
+#[test]
+fn a_member_that_stops_hands_the_lead_on_and_its_lease_survives_that() {
+    in_time(|| async {
+        for seed in 7..12 {
+            let mut world = World::automatic(seed, Sabotage::None);
+            world.until_leads(A).await;
+            let mut world = world.with_master().await;
+            let mut watched = Watched::default();
+            watched.run(&mut world, Duration::from_secs(2)).await.unwrap();
+            assert_eq!(leader(&world, A), Some(node("a")), "seed {seed}");
+            let a = world.handle(A);
+            tokio::time::timeout(Duration::from_secs(2), a.hand_on_lead())
+                .await
+                .expect("no other member leads")
+                .unwrap();
+            watched.run(&mut world, Duration::from_millis(1_300)).await.unwrap();
+            assert_eq!(leader(&world, B), Some(node("w")), "seed {seed}");
+            assert!(
+                watched.named.is_empty() && serves(A)(&world),
+                "seed {seed}: the change of the leader cost the lease"
+            );
+            a.release(a.lease().epoch()).await.unwrap();
+            drop(a);
+            world.crash(A).await;
+            let stopped = Instant::now();
+            assert!(watched.until(&mut world, SOON, serves(B)).await.unwrap(), "seed {seed}: b does not take over");
+            assert!(
+                stopped.elapsed() < Duration::from_millis(600),
+                "seed {seed}: {:?}: an election",
+                stopped.elapsed()
+            );
         }
     });
 }
@@ -229,7 +265,7 @@ fn a_successor_that_a_person_has_named_is_not_replaced() {
     });
 }
 
-fn depose(epoch: Epoch, successor: &str) -> Command {
+pub fn depose(epoch: Epoch, successor: &str) -> Command {
     Command::Depose { expected_epoch: epoch, successor: node(successor), accept_loss: false, seen: None }
 }
 

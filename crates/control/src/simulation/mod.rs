@@ -9,6 +9,7 @@ mod clock;
 mod commits;
 mod directed;
 mod failover;
+mod faults;
 mod grants;
 mod histories;
 mod invariants;

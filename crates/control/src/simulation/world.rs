@@ -256,6 +256,10 @@ impl World {
 /// The simplest choice: a node of the sync set that answers, by name.
 fn first_that_answers(sight: &Sight) -> Option<NodeId> {
     let (record, named) = (&sight.record, sight.record.successor());
+    let is_up = |node| sight.heard.get(&node).is_some_and(|heard| !matches!(heard, Heard::Silent { .. }));
+    if record.frozen || sight.restarts_first.is_some() && record.master.is_some_and(is_up) {
+        return None;
+    }
     let is_lost = named
         .and_then(|named| sight.heard.get(&named))
         .is_some_and(|heard| matches!(heard, Heard::Silent { ms } if *ms >= u64::from(record.lease.lease_ms)));

@@ -40,6 +40,8 @@ pub struct Supervised {
     pub config: PathBuf,
     log: PathBuf,
     child: Option<Child>,
+    /// At which points its server is killed or stopped, a line each (`holdfast_seams::points`).
+    points: PathBuf,
 }
 
 impl Supervised {
@@ -69,7 +71,9 @@ impl Supervised {
 
     fn spawned(&self) -> Child {
         let log = OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
-        self.command("run").stdout(Stdio::piped()).stderr(log).spawn().unwrap()
+        let mut command = self.command("run");
+        command.env("HOLDFAST_TEST_POINTS", &self.points);
+        command.stdout(Stdio::piped()).stderr(log).spawn().unwrap()
     }
 
     /// Starts the supervisor, which ends by itself; how it does.
@@ -123,6 +127,20 @@ impl Supervised {
             server.signal(Signal::KILL).unwrap();
         }
         until("the server is gone", async || self.server().is_none()).await;
+    }
+
+    /// Lets the server be killed (`kill NAME`) or stopped (`stop NAME`) at points, once each.
+    pub fn set_points(&self, points: &[&str]) {
+        std::fs::write(&self.points, points.iter().map(|point| format!("{point}\n")).collect::<String>()).unwrap();
+    }
+
+    /// Waits until the server has reached all of them.
+    pub async fn until_points_are_reached(&self) {
+        until_settled("all points are reached", async || {
+            let left = std::fs::read_to_string(&self.points).unwrap();
+            (!left.is_empty()).then_some(left)
+        })
+        .await;
     }
 
     fn answer(&self, what: &str) -> serde_json::Value {
@@ -268,6 +286,7 @@ impl Bed {
             config: config.clone(),
             log: scratch.path().join(format!("{name}.log")),
             child: None,
+            points: scratch.path().join(format!("{name}.points")),
         };
         let (a, b, w) = (supervised("a"), supervised("b"), supervised("w"));
         let clone_runtime = TempDir::new_in("/dev/shm").unwrap();
@@ -302,6 +321,7 @@ impl Bed {
             config,
             log: self.scratch.path().join("clone.log"),
             child: None,
+            points: self.scratch.path().join("clone.points"),
         }
     }
 

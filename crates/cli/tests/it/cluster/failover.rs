@@ -143,3 +143,43 @@ async fn a_master_that_is_stopped_hands_over() {
     until_b_serves(&bed).await;
     assert_eq!(asked_with(&bed.node_b, LOCAL, "select count(*) from t").await, "1");
 }
+
+/// The node that is stopped leads the control plane: the witness leads before its server ends, so that b is named without an election.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_stopped_while_its_node_leads_hands_the_lead_on_first() {
+    let mut bed = Bed::start().await;
+    asked(&bed.node_a, "create table t(id int primary key); insert into t values (1)").await;
+    bed.until_a_leads().await;
+    assert!(bed.a.stop().success());
+    assert_eq!(bed.w.status()["leader"], "w", "a has taken the lead with it");
+    until_b_serves(&bed).await;
+    assert_eq!(asked_with(&bed.node_b, LOCAL, "select count(*) from t").await, "1");
+}
+
+/// It is in the sync set, and its base copy is not complete: it may lack what it once confirmed under its name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_with_half_a_base_copy_does_not_take_over() {
+    let mut bed = Bed::stopped();
+    // It stays in the set while it is away.
+    bed.node_a.configure("standby_timeout_ms = 600000");
+    bed.w.start();
+    bed.b.start();
+    bed.a.start();
+    bed.a.until_running().await;
+    bed.until_agreed("a", &["a", "b"]).await;
+    asked(&bed.node_a, "create table t(id int primary key); insert into t values (1)").await;
+    bed.b.kill_both().await;
+    bed.a.kill_both().await;
+    // As when a copy ends early: the files belong to a later place of the trail than the standby has.
+    let file = bed.node_b.dir.join("standby.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let kept = text.lines().filter(|line| !line.starts_with("anchor_")).collect::<Vec<_>>().join("\n");
+    std::fs::write(&file, format!("{kept}\nanchor_lsn = 99999999\nanchor_checksum = 1\n")).unwrap();
+    bed.b.start();
+    bed.b
+        .until_explained(&["a is silent, and no other node can take its place", "b: its base copy is not complete"])
+        .await;
+    assert_eq!(bed.w.status()["record"]["sync_set"], serde_json::json!(["a", "b"]));
+    let events = bed.b.events();
+    assert!(!events.iter().any(|event| event.contains("b is named as the successor")), "{events:?}");
+}

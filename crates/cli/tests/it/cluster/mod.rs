@@ -2,6 +2,7 @@
 
 mod attacked;
 mod bed;
+mod crashes;
 mod demo;
 mod dsn;
 mod explain;
@@ -11,6 +12,7 @@ mod freeze;
 mod removed;
 mod returning;
 mod rolled_back;
+mod stopping;
 mod supervisor;
 mod switchover;
 mod takeover;

@@ -6,6 +6,10 @@ use rustix::process::Signal;
 
 /// `a` has committed a row at level local that `b` does not have, and both its processes are gone; `b` is promoted.
 async fn with_a_tail(promote: &[&str]) -> Bed {
+    with_a_tail_of("insert into t values (2)", promote).await
+}
+
+async fn with_a_tail_of(tail: &str, promote: &[&str]) -> Bed {
     let mut bed = Bed::stopped();
     // The standby stays in the sync set while it is away.
     bed.node_a.configure("standby_timeout_ms = 600000");
@@ -22,7 +26,7 @@ async fn with_a_tail(promote: &[&str]) -> Bed {
     bed.b.kill();
     bed.b.signal_server(Signal::KILL);
     until("b is gone", async || bed.b.server().is_none()).await;
-    run(&bed.node_a.connect_with(LOCAL).await, "insert into t values (2)").await;
+    run(&bed.node_a.connect_with(LOCAL).await, tail).await;
     bed.a.kill();
     bed.a.signal_server(Signal::KILL);
     until("a is gone", async || bed.a.server().is_none()).await;
@@ -143,4 +147,59 @@ async fn a_return_that_was_cut_short_continues() {
     assert_eq!(lost_files(&bed.node_a.dir).len(), 1);
     assert!(!bed.node_a.dir.join("rejoin_under_way").exists());
     assert_same(&bed.node_b, &bed.node_a).await;
+}
+
+/// `kill -9` at every step of a return, one after the other: each start continues where the one before it ended.
+async fn killed_at_each_step(mut bed: Bed, steps: &[&str]) {
+    bed.a.set_points(
+        &steps
+            .iter()
+            .map(|step| format!("kill {step}"))
+            .collect::<Vec<_>>()
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+    );
+    bed.a.start();
+    bed.until_agreed("b", &["a", "b"]).await;
+    bed.a.until_points_are_reached().await;
+    let ends = bed.a.events().iter().filter(|event| event.starts_with("server_ended: ")).count();
+    assert_eq!(ends, steps.len(), "{:?}", bed.a.events());
+    let lost = lost_files(&bed.node_a.dir);
+    assert!(
+        !lost.is_empty() && lost.iter().all(|file| std::fs::read_to_string(file).unwrap().contains("2")),
+        "{lost:?}"
+    );
+    assert!(!bed.node_a.dir.join("rejoin_under_way").exists() && !bed.node_a.dir.join("acknowledged").exists());
+    assert_same(&bed.node_b, &bed.node_a).await;
+    assert!(succeeds(&["promote", "--at", &bed.node_a.at()]).contains("promoted: epoch "));
+    bed.until_agreed("a", &["a", "b"]).await;
+    assert_eq!(asked_with(&bed.node_a, LOCAL, "select count(*) from t").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_return_that_cuts_its_end_survives_a_kill_at_each_step() {
+    let steps = [
+        "a return is recorded",
+        "a return has saved the end",
+        "a return has a standby's file",
+        "a return has cut the trail",
+        "a return is complete",
+        "a return has no mark",
+    ];
+    killed_at_each_step(with_a_tail(&[]).await, &steps).await;
+}
+
+/// What only a had created a table: its databases are copied again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_return_that_copies_the_databases_survives_a_kill_at_each_step() {
+    let steps = [
+        "a return is recorded",
+        "a return has saved the end",
+        "a return has a standby's file",
+        "a return has made way for a copy",
+        "a return is complete",
+        "a return has no mark",
+    ];
+    killed_at_each_step(with_a_tail_of("create table u(id int); insert into t values (2)", &[]).await, &steps).await;
 }

@@ -78,3 +78,18 @@ async fn a_successor_whose_lease_page_cannot_be_made_becomes_the_master_when_it_
     bed.a.start();
     bed.until_agreed("b", &["a", "b"]).await;
 }
+
+/// The group has promoted b, and b opens as the master with the second attempt only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_that_dies_when_it_opens_as_the_master_becomes_the_master_when_it_is_back() {
+    let mut bed = Bed::start().await;
+    asked(&bed.node_a, "create table t(id int primary key); insert into t values (1)").await;
+    let epoch = bed.w.status()["record"]["epoch"].as_u64().unwrap();
+    bed.b.set_points(&["kill a promoted server opens"]);
+    bed.a.kill_both().await;
+    until_it_serves_the_row(&bed).await;
+    bed.b.until_points_are_reached().await;
+    assert!(bed.w.status()["record"]["epoch"].as_u64().unwrap() >= epoch + 2, "it was promoted once more");
+    bed.a.start();
+    bed.until_agreed("b", &["a", "b"]).await;
+}

@@ -36,18 +36,33 @@ pub async fn keep(feeds: Arc<Feeds>, mut stop: watch::Receiver<bool>) {
     }
 }
 
+/// The database and the slot that a feed's name stands for.
+fn parts_of(feed: &str) -> (Option<VolumeId>, &str) {
+    let (volume, slot) = feed.split_once('/').unwrap_or_default();
+    (volume.parse().ok().map(VolumeId), slot)
+}
+
 impl Feeds {
-    /// Looks at the databases for whose slots the trail was kept before this start.
+    /// Looks at the databases for whose slots the trail was kept before this start. A slot that has no row was being created, or
+    /// dropped, when the server ended.
     fn open_known(&self) {
         for feed in self.engine.feeds() {
-            let volume = feed.name.split('/').next().and_then(|number| number.parse().ok()).map(VolumeId);
+            let (volume, slot) = parts_of(&feed.name);
             let known = volume.map(|volume| self.engine.database_numbered(volume));
             match known {
-                Some(Ok(Some(db))) => {
-                    if let Err(error) = self.load(&db) {
+                Some(Ok(Some(db))) => match self.load(&db) {
+                    Ok(()) => {
+                        let state = self.state.lock();
+                        let has_row = state.loaded.get(&db.volume()).is_some_and(|slots| slots.contains_key(slot));
+                        drop(state);
+                        if !has_row {
+                            self.let_go(db.volume(), slot);
+                        }
+                    }
+                    Err(error) => {
                         tracing::warn!("the replication slots of database {} cannot be read: {error}", db.name());
                     }
-                }
+                },
                 // It was dropped.
                 Some(Ok(None)) | None => drop(self.engine.release_feed(&feed.name)),
                 Some(Err(error)) => tracing::warn!("a database with replication slots cannot be opened: {error}"),
@@ -56,6 +71,14 @@ impl Feeds {
     }
 
     async fn turn(&self, all: bool) -> SqlResult<()> {
+        let databases = self.engine.databases();
+        for feed in self.engine.feeds() {
+            let (volume, slot) = parts_of(&feed.name);
+            if let Some(gone) = volume.filter(|volume| databases.iter().all(|database| database.volume != *volume)) {
+                self.state.lock().loaded.remove(&gone);
+                self.let_go(gone, slot);
+            }
+        }
         for db in self.engine.opened() {
             if self.engine.is_standby() {
                 self.follow(&db)?;

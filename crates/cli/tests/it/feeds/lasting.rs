@@ -112,6 +112,29 @@ async fn a_clean_stop_keeps_what_was_confirmed() {
     assert_eq!(ids(&[site.transaction()]), [2]);
 }
 
+/// The trail is kept for slots that exist, and for no others.
+#[tokio::test]
+async fn the_trail_is_not_kept_for_a_slot_that_is_gone() {
+    let server = Running::start();
+    let client = server.connect().await;
+    run(&client, MADE).await;
+    run(&client, "create database shop").await;
+    Subscriber::connect(server.port).create_slot("s");
+    Subscriber::connect_to(server.port, "shop").create_slot("s");
+    let kept = |dir: &std::path::Path| std::fs::read_to_string(dir.join("feeds")).unwrap().matches("[[feed]]").count();
+    assert_eq!(kept(server.dir.path()), 2);
+    run(&client, "drop database shop").await;
+    crate::server::until("nothing is kept for a dropped database", async || kept(server.dir.path()) == 1).await;
+    let dir = server.kill();
+    // As if the server had ended while it made another slot.
+    let file = dir.path().join("feeds");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}\n[[feed]]\nname = \"1/half\"\nlsn = 67112960\n")).unwrap();
+    let server = Running::start_in(dir);
+    crate::server::until("nothing is kept for a slot without a row", async || kept(server.dir.path()) == 1).await;
+    assert!(std::fs::read_to_string(server.dir.path().join("feeds")).unwrap().contains("/s\""));
+}
+
 /// F4, F5: a standby that takes over has the slots, and everything that any subscriber was sent, also of commits that asked for no
 /// standby.
 #[tokio::test]

@@ -43,17 +43,25 @@ pub enum Event {
 
 impl Subscriber {
     pub fn connect(port: u16) -> Subscriber {
-        Subscriber::connect_as(port, "holdfast").unwrap()
+        Subscriber::connect_to(port, "holdfast")
+    }
+
+    pub fn connect_to(port: u16, database: &str) -> Subscriber {
+        Subscriber::connect_with(port, "holdfast", database).unwrap()
     }
 
     /// Connects to the database `holdfast`.
     pub fn connect_as(port: u16, user: &str) -> Result<Subscriber, Refused> {
+        Subscriber::connect_with(port, user, "holdfast")
+    }
+
+    fn connect_with(port: u16, user: &str, database: &str) -> Result<Subscriber, Refused> {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut subscriber = Subscriber { stream, relations: HashMap::new(), open: None, seen: 0, end: 0 };
         let mut body = b"\0\x03\0\0".to_vec();
-        for text in ["user", user, "database", "holdfast", "replication", "database", "application_name", "site", ""] {
+        for text in ["user", user, "database", database, "replication", "database", "application_name", "site", ""] {
             body.extend_from_slice(text.as_bytes());
             body.push(0);
         }

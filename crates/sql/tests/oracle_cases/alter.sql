@@ -127,3 +127,19 @@ alter table aw drop column c, add check (b > 'a')
 select * from aw
 refused: alter table aw alter a type text using b || 'z', drop column b
 drop table aw
+create table akey (k text primary key, v int)
+create table akeys (a int, b text, primary key (a, b))
+insert into akey values ('x', 1), ('y', 2)
+alter table akey rename constraint akey_pkey to by_k
+insert into akey values ('x', 3)
+alter table akey rename to akey2
+insert into akey2 values ('x', 3)
+alter table akeys rename to akeys2
+insert into akeys2 values (1, 'a'), (1, 'b')
+insert into akeys2 values (1, 'a')
+alter table akeys2 rename constraint akeys_pkey to pair
+alter table akeys2 add column c int
+insert into akeys2 values (1, 'a', 2)
+select conname, contype from pg_constraint where conrelid in ('akey2'::regclass, 'akeys2'::regclass) and contype = 'p' order by 1
+select * from akey2 order by k
+drop table akey2, akeys2

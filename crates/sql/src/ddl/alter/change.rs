@@ -171,11 +171,15 @@ impl<'a> Change<'a> {
     /// The definition under which rows are changed: without what is dropped, columns of new types without any affinity.
     fn interim(&self) -> Definition {
         let mut interim = self.before.clone();
+        // A primary key under another name is the same one: its index stays.
+        let stays = |now: &Clause, was: &Clause| {
+            now.kind == was.kind && (now.name == was.name || matches!(was.kind, ClauseKind::PrimaryKey(_)))
+        };
         for column in &mut interim.columns {
             let Some(now) = self.now.columns.iter().find(|c| c.name == column.name) else { continue };
             column.clauses.retain(|clause| match clause.kind {
                 ClauseKind::Default | ClauseKind::NotNull => true,
-                _ => now.clauses.iter().any(|c| c.kind == clause.kind && c.name == clause.name),
+                _ => now.clauses.iter().any(|c| stays(c, clause)),
             });
             if self.retyped.contains(&column.name) {
                 column.ty = String::new();
@@ -186,7 +190,7 @@ impl<'a> Change<'a> {
             }
         }
         let retyped = |clause: &Clause| self.retyped.iter().any(|name| mentions(&clause.text, name));
-        interim.constraints.retain(|c| self.now.constraints.iter().any(|n| n.kind == c.kind && n.name == c.name));
+        interim.constraints.retain(|c| self.now.constraints.iter().any(|n| stays(n, c)));
         interim.constraints.retain(|c| c.kind != ClauseKind::Check || !retyped(c));
         let new = |c: &&Clause| matches!(c.kind, ClauseKind::ForeignKey(_)) && !interim.constraints.contains(c);
         let on_known = |c: &&Clause| !self.adds.iter().any(|add| mentions(&c.text, &add.name));

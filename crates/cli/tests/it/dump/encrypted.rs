@@ -232,7 +232,7 @@ async fn an_archive_that_has_lost_its_key_is_not_continued_plain() {
     fill(&client, 1).await;
     until("it archives", async || {
         fill(&client, 1).await;
-        archived().await > 0
+        archived().await > 0 && archive.join("keys/key.age").exists()
     })
     .await;
     let (at, to) = (node.at(), dumps.to_str().unwrap());

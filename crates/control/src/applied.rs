@@ -85,7 +85,7 @@ struct State {
 }
 
 impl State {
-    /// Counts a takeover from a master whose server has ended. A freeze begins anew, and what is applied when the process starts is
+    /// Counts a takeover from a master whose server has ended. A freeze clears the count, and what is applied when the process starts is
     /// old.
     fn count_takeover(&mut self, record: &Record, now_ns: u64) {
         if record.frozen {

@@ -14,7 +14,7 @@
 //! right after a renewal was applied, and waits until it is led. Then its stop takes no leader away.
 //!
 //! Failure: where the log grows in between, the vote is refused and the group has no leader for about a second; a lease lasts three.
-//! A lead that is not taken in time stays where it is, and the stop goes on.
+//! A lead that is not taken in time stays where it is, and the stop continues.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -412,6 +412,7 @@ impl ActiveRole {
     fn down(self, links: &tokio::runtime::Handle) -> Result<Option<Closed>, NodeError> {
         self.listener.set_hub(None);
         self.control.iter().for_each(|control| control.clear_trail());
+        links.block_on(self.factory.feeds.write_all());
         // Standbys receive what was written last, and commits that wait for them are answered.
         self.hub.stop(None);
         // They hold the engine.

@@ -4,8 +4,8 @@
 //! Columns are read and conditions are evaluated in a private SQLite database in memory. It has the table without its constraints, so
 //! that a row of which only some columns are known can be put there.
 //!
-//! Failure: a condition that fails for a row, for example by a division by zero, counts as false: the row is not published.
-//! The filter is a boundary, so the error is reported without values.
+//! Failure: a condition that fails for a row counts as false: the row is not published. The filter is a boundary, so nothing of the row
+//! is logged.
 
 use crate::feed::{FeedError, Types};
 use crate::pgoutput::{Column, Relation};

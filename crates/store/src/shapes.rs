@@ -16,7 +16,7 @@
 //!
 //! Failure: a row that cannot be read is damage; the feed ends.
 
-use crate::names::{PUBLICATIONS_TABLE, SHAPES_TABLE, is_internal};
+use crate::names::{SHAPES_TABLE, is_internal};
 use crate::privileges::{damaged_table, exists};
 use crate::publications;
 use crate::sqlite::{Conn, SqliteError};
@@ -213,11 +213,6 @@ fn damaged(what: &str) -> SqliteError {
     damaged_table(SHAPES_TABLE, what)
 }
 
-/// Whether the database has what a slot needs: shapes are recorded for every publication.
-pub fn is_recorded(conn: &mut Conn) -> Result<bool, SqliteError> {
-    Ok(exists(conn, SHAPES_TABLE)? || !exists(conn, PUBLICATIONS_TABLE)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,7 +298,7 @@ mod tests {
         for step in publications::steps(&before, &after, |id| id) {
             change_schema(&mut c, &step).unwrap();
         }
-        assert!(!exists(&mut c, SHAPES_TABLE).unwrap() && !is_recorded(&mut c).unwrap());
+        assert!(!exists(&mut c, SHAPES_TABLE).unwrap());
         assert_eq!(read(&mut c).unwrap(), Shapes::default());
     }
 }

@@ -48,7 +48,7 @@ impl World {
     }
 }
 
-/// Nobody is named while the group is frozen, the last master takes its place again, and after the thaw its silence counts from the
+/// No node is named while the group is frozen, the last master takes its place again, and after the thaw its silence counts from the
 /// thaw on.
 #[test]
 fn while_frozen_no_fault_names_a_successor_and_the_thaw_begins_silence_anew() {

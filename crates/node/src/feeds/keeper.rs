@@ -16,23 +16,21 @@ const TURN_EVERY: Duration = Duration::from_secs(1);
 /// Longest wait for a position to be durable: a server that may acknowledge nothing never answers.
 const DURABLE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Runs until `stop`, and writes everything once more then.
+/// Runs until `stop`; what was not written by then [`Feeds::write_all`] writes.
 pub async fn keep(feeds: Arc<Feeds>, mut stop: watch::Receiver<bool>) {
     let first = feeds.clone();
     // It may open databases.
     let opened = tokio::task::spawn_blocking(move || first.open_known()).await;
     opened.unwrap_or_else(|error| tracing::warn!("the replication slots were not looked at: {error}"));
     loop {
-        let stopping = tokio::select! {
+        let is_stopped = tokio::select! {
             () = tokio::time::sleep(TURN_EVERY) => false,
             _ = stop.wait_for(|stop| *stop) => true,
         };
-        if let Err(error) = feeds.turn(stopping).await {
-            tracing::warn!("the position of a replication slot cannot be written: {error}");
-        }
-        if stopping {
+        if is_stopped {
             return;
         }
+        feeds.turn(false).await;
     }
 }
 
@@ -70,7 +68,15 @@ impl Feeds {
         }
     }
 
-    async fn turn(&self, all: bool) -> SqlResult<()> {
+    /// Writes all positions, for a clean stop. Called while standbys still follow: what a stop writes behind them would be cut off
+    /// when the server returns as a standby.
+    pub async fn write_all(&self) {
+        if self.engine.has_right() && !self.engine.is_standby() {
+            self.turn(true).await;
+        }
+    }
+
+    async fn turn(&self, all: bool) {
         let databases = self.engine.databases();
         for feed in self.engine.feeds() {
             let (volume, slot) = parts_of(&feed.name);
@@ -80,13 +86,14 @@ impl Feeds {
             }
         }
         for db in self.engine.opened() {
-            if self.engine.is_standby() {
-                self.follow(&db)?;
-            } else {
-                self.write_positions(&db, all).await?;
+            let done = match self.engine.is_standby() {
+                true => self.follow(&db),
+                false => self.write_positions(&db, all).await,
+            };
+            if let Err(error) = done {
+                tracing::warn!("the replication slots of database {} cannot be kept: {error}", db.name());
             }
         }
-        Ok(())
     }
 
     /// A standby's slots are what its rows say.
@@ -105,7 +112,7 @@ impl Feeds {
     }
 
     /// Keeps the trail from where a slot's row says that reading begins.
-    fn hold(&self, volume: VolumeId, slot: &Slot) -> SqlResult<()> {
+    pub(super) fn hold(&self, volume: VolumeId, slot: &Slot) -> SqlResult<()> {
         if slot.restart.boxcar < self.engine.trail().first() || slot.trail != self.trail() {
             return Ok(());
         }

@@ -28,7 +28,7 @@ use holdfast_sites::slot::{SELECT, Slot};
 use holdfast_standby::Hub;
 use holdfast_types::{Lsn, SqlError, SqlResult, SqlState, VolumeId};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,10 @@ pub struct Feeds {
 #[derive(Default)]
 struct State {
     loaded: BTreeMap<VolumeId, BTreeMap<String, Kept>>,
+    /// Slots whose rows are being written.
+    creating: BTreeSet<(VolumeId, String)>,
+    /// Databases in which the commit of a slot's row failed: it may be there all the same.
+    unsure: BTreeSet<VolumeId>,
 }
 
 /// A slot.
@@ -90,6 +94,41 @@ pub struct Reader {
     name: String,
 }
 
+/// A slot whose row is being written; where that fails, nothing is kept for it.
+pub struct Creation {
+    feeds: Arc<Feeds>,
+    volume: VolumeId,
+    slot: Slot,
+    is_done: bool,
+}
+
+impl Creation {
+    pub fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    /// The row is committed.
+    pub fn done(mut self) {
+        self.is_done = true;
+        let mut state = self.feeds.state.lock();
+        let slot = self.slot.clone();
+        state.loaded.entry(self.volume).or_default().insert(slot.name.clone(), Kept::new(slot));
+    }
+}
+
+impl Drop for Creation {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.feeds.let_go(self.volume, &self.slot.name);
+        }
+        let mut state = self.feeds.state.lock();
+        state.creating.remove(&(self.volume, self.slot.name.clone()));
+        if !self.is_done {
+            state.unsure.insert(self.volume);
+        }
+    }
+}
+
 /// Under which name the engine keeps the trail for a slot.
 fn feed_name(volume: VolumeId, slot: &str) -> String {
     format!("{}/{slot}", volume.0)
@@ -122,10 +161,15 @@ impl Feeds {
 
     /// Reads the slots of a database, unless they are known.
     fn load(&self, db: &Database) -> SqlResult<()> {
-        if self.state.lock().loaded.contains_key(&db.volume()) {
-            return Ok(());
+        {
+            let mut state = self.state.lock();
+            if !state.unsure.remove(&db.volume()) && state.loaded.contains_key(&db.volume()) {
+                return Ok(());
+            }
         }
         let slots = stored(db)?;
+        // This server may have become the master, or got the row, without having kept the trail for it.
+        slots.iter().try_for_each(|slot| self.hold(db.volume(), slot))?;
         let mut state = self.state.lock();
         let of_database = state.loaded.entry(db.volume()).or_default();
         for slot in slots {
@@ -134,35 +178,30 @@ impl Feeds {
         Ok(())
     }
 
-    /// Begins to keep the trail for a new slot; returns it. It exists when its row is committed: see [`Feeds::created`].
-    pub fn begin_slot(&self, db: &Database, name: &str, plugin: &str) -> SqlResult<Slot> {
+    /// Begins to keep the trail for a new slot. It exists when its row is committed: see [`Creation::done`].
+    pub fn begin_slot(self: &Arc<Self>, db: &Database, name: &str, plugin: &str) -> SqlResult<Creation> {
         self.load(db)?;
         {
-            let state = self.state.lock();
-            if state.loaded.get(&db.volume()).is_some_and(|slots| slots.contains_key(name)) {
+            let mut state = self.state.lock();
+            let exists = state.loaded.get(&db.volume()).is_some_and(|slots| slots.contains_key(name));
+            if exists || state.creating.contains(&(db.volume(), name.to_owned())) {
                 let message = format!("replication slot \"{name}\" already exists");
                 return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
             }
-            if state.loaded.values().map(BTreeMap::len).sum::<usize>() >= SLOTS_MAX {
+            if state.loaded.values().map(BTreeMap::len).sum::<usize>() + state.creating.len() >= SLOTS_MAX {
                 return Err(SqlError::new(SqlState("53400"), "all replication slots are in use")
                     .with_hint(format!("Drop one of the {SLOTS_MAX} that pg_replication_slots lists.")));
             }
+            state.creating.insert((db.volume(), name.to_owned()));
         }
-        let (restart, here) = self.engine.begin_feed(&feed_name(db.volume(), name)).map_err(unwritten)?;
-        let position = |boxcar| Position { boxcar, offset: 0 };
         let (name, plugin, trail) = (name.to_owned(), plugin.to_owned(), self.trail());
-        Ok(Slot { name, plugin, trail, confirmed: position(here), restart: position(restart) })
-    }
-
-    /// A slot's row is committed; `None`: it was not, and nothing is kept for it.
-    pub fn created(&self, db: &Database, name: &str, slot: Option<Slot>) {
-        match slot {
-            Some(slot) => {
-                let mut state = self.state.lock();
-                state.loaded.entry(db.volume()).or_default().insert(slot.name.clone(), Kept::new(slot));
-            }
-            None => self.let_go(db.volume(), name),
-        }
+        let (confirmed, restart) = (Position::default(), Position::default());
+        let slot = Slot { name, plugin, trail, confirmed, restart };
+        let mut creation = Creation { feeds: self.clone(), volume: db.volume(), slot, is_done: false };
+        let begun = self.engine.begin_feed(&feed_name(db.volume(), &creation.slot.name)).map_err(unwritten)?;
+        let position = |boxcar| Position { boxcar, offset: 0 };
+        (creation.slot.restart, creation.slot.confirmed) = (position(begun.0), position(begun.1));
+        Ok(creation)
     }
 
     /// A slot's row is gone.
@@ -177,28 +216,25 @@ impl Feeds {
         }
     }
 
-    /// Checks that a slot exists and that no session reads it.
-    pub fn check_free(&self, db: &Database, name: &str) -> SqlResult<()> {
-        self.load(db)?;
-        self.state.lock().free(db.volume(), name).map(|_| ())
-    }
-
-    /// Takes a slot for a session.
+    /// Takes a slot for a session, which reads it or drops it.
     pub fn take(self: &Arc<Self>, db: &Database, name: &str, pid: i32) -> SqlResult<(Reader, Slot)> {
         self.load(db)?;
-        let (trail, first) = (self.trail(), self.engine.trail().first());
         let mut state = self.state.lock();
         let kept = state.free(db.volume(), name)?;
-        if let Some(why) = lost(&kept.slot, &trail, first) {
-            let message = format!("can no longer get changes from replication slot \"{name}\"");
-            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-                .with_detail(why)
-                .with_hint("Drop the slot, create it again, and copy the tables again."));
-        }
         let sent = kept.slot.confirmed.lsn().0;
         kept.reader = Some(Subscriber { pid, sent, status: Default::default(), answered_us: 0 });
         let reader = Reader { feeds: self.clone(), volume: db.volume(), name: name.to_owned() };
         Ok((reader, kept.slot.clone()))
+    }
+
+    /// Refuses a slot that can no longer be read; keeps the trail for any other one.
+    pub fn check_readable(&self, db: &Database, slot: &Slot) -> SqlResult<()> {
+        self.hold(db.volume(), slot)?;
+        let Some(why) = lost(slot, &self.trail(), self.engine.trail().first()) else { return Ok(()) };
+        let message = format!("can no longer get changes from replication slot \"{}\"", slot.name);
+        Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .with_detail(why)
+            .with_hint("Drop the slot, create it again, and copy the tables again."))
     }
 
     /// All slots of the databases that are known.

@@ -158,11 +158,16 @@ impl Thread {
             };
             let (end, before) = (committed.end, feed.end());
             let mut send = |message: Message<'_>| {
+                // In front of a message: what a commit reaches is handed over together with it, else the subscriber could confirm
+                // what the session does not know of yet.
+                if framed.len() >= CHUNK_BYTES {
+                    hand_over(sender, framed, reached)?;
+                }
                 copy_data(framed, |out| {
                     link::data(out, message.lsn, now_us());
                     out.extend_from_slice(message.body);
                 });
-                if framed.len() >= CHUNK_BYTES { hand_over(sender, framed, reached) } else { Ok(()) }
+                Ok(())
             };
             feed.transaction(&committed, &mut send)?;
             if feed.end() > before {
@@ -174,7 +179,7 @@ impl Thread {
     }
 }
 
-/// Hands over what is ready. An error: nobody takes it.
+/// Hands over what is ready. An error: the session has ended.
 fn hand_over(sender: &mpsc::Sender<Chunk>, framed: &mut Vec<u8>, reached: &mut Vec<Reached>) -> Result<(), FeedError> {
     if framed.is_empty() && reached.is_empty() {
         return Ok(());

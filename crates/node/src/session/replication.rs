@@ -114,13 +114,12 @@ impl NodeSession {
             let message = format!("could not access file \"{plugin}\": no such output plugin");
             return Err(SqlError::new(SqlState("58P01"), message).with_hint("The output plugin is pgoutput.").into());
         }
-        let db = self.served.db.clone();
+        let of = self.served.db.clone();
         let (feeds, owned) = (self.feeds.clone(), (name.to_owned(), plugin.to_owned()));
-        let of = db.clone();
-        let slot = super::blocking::blocking(move || feeds.begin_slot(&of, &owned.0, &owned.1)).await?;
-        let made = self.committed(&slot.creation()).await;
-        self.feeds.created(&db, name, made.is_ok().then(|| slot.clone()));
-        made?;
+        let creation = super::blocking::blocking(move || feeds.begin_slot(&of, &owned.0, &owned.1)).await?;
+        let slot = creation.slot().clone();
+        self.committed(&slot.creation()).await?;
+        creation.done();
         let row = vec![text(name), text(&lsn_text(slot.confirmed.lsn().0)), Value::Null, text(plugin)];
         let columns = [
             ("slot_name", oid::TEXT),
@@ -137,8 +136,9 @@ impl NodeSession {
         }
         self.check_publisher()?;
         let db = self.served.db.clone();
-        let (feeds, of, owned) = (self.feeds.clone(), db.clone(), name.to_owned());
-        super::blocking::blocking(move || feeds.check_free(&of, &owned)).await?;
+        let (feeds, of, owned, pid) = (self.feeds.clone(), db.clone(), name.to_owned(), self.identity.pid);
+        // Until it is gone no other session takes it.
+        let _taken = super::blocking::blocking(move || feeds.take(&of, &owned, pid)).await?;
         self.committed(&Slot::removal(name)).await?;
         self.feeds.dropped(&db, name);
         client.reply().complete(0, &Tag { verb: "DROP_REPLICATION_SLOT", rows: None });
@@ -223,7 +223,11 @@ impl NodeSession {
     ) -> Result<(), Failure> {
         let db = self.served.db.clone();
         let (feeds, of, owned, pid) = (self.feeds.clone(), db.clone(), name.to_owned(), self.identity.pid);
-        let (reader, slot) = super::blocking::blocking(move || feeds.take(&of, &owned, pid)).await?;
+        let taken = move || {
+            let (reader, slot) = feeds.take(&of, &owned, pid)?;
+            feeds.check_readable(&of, &slot).map(|()| (reader, slot))
+        };
+        let (reader, slot) = super::blocking::blocking(taken).await?;
         let end = self.feeds.engine().trail().durable().0;
         if asked > end {
             let message = format!(

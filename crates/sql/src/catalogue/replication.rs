@@ -1,5 +1,5 @@
-//! The positions of the trail, here, on standbys and at subscribers: `pg_stat_replication` and `pg_replication_slots` as in PostgreSQL; `holdfast_stat_standbys`
-//! with what PostgreSQL has no column for; `holdfast_stat_standby` on a standby itself; and the one row behind
+//! The positions of the trail, here, on standbys and at subscribers: `pg_stat_replication` and `pg_replication_slots` as in
+//! PostgreSQL; `holdfast_stat_standbys` with what PostgreSQL has no column for; `holdfast_stat_standby` on a standby itself; and the one row behind
 //! `pg_is_in_recovery`, `pg_current_wal_lsn` and similar functions.
 //!
 //! A position is written as PostgreSQL writes one, `16/B374D848`: the high and the low 32 bits in hexadecimal.

@@ -34,7 +34,7 @@ async fn after_three_takeovers_a_server_that_dies_starts_again_in_place() {
     assert_eq!(asked_with(node, LOCAL, "select count(*) from t").await, "1");
     master.until_event("crashes: 3 takeovers from servers that had ended in 10 minutes").await;
     assert!(!other.events().iter().any(|event| event.starts_with("crashes: ")), "{:?}", other.events());
-    // A freeze begins anew.
+    // A freeze clears the count.
     assert!(bed.w.run("freeze", &[]).status.success() && bed.w.run("thaw", &[]).status.success());
     master.signal_server(Signal::KILL);
     bed.until_agreed(other.name, &["a", "b"]).await;

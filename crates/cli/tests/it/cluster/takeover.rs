@@ -89,7 +89,7 @@ async fn a_successor_that_dies_when_it_opens_as_the_master_becomes_the_master_wh
     bed.a.kill_both().await;
     until_it_serves_the_row(&bed).await;
     bed.b.until_points_are_reached().await;
-    assert!(bed.w.status()["record"]["epoch"].as_u64().unwrap() >= epoch + 2, "it was promoted once more");
+    assert!(bed.w.status()["record"]["epoch"].as_u64().unwrap() >= epoch + 2, "it was promoted again");
     bed.a.start();
     bed.until_agreed("b", &["a", "b"]).await;
 }

@@ -155,7 +155,11 @@ impl Subscriber {
                         return Event::Keepalive;
                     }
                     b'w' => {
-                        self.see(number(&body[1..]));
+                        if body[25] == b'C' {
+                            self.seen = number(&body[1..]);
+                        } else {
+                            self.see(number(&body[1..]));
+                        }
                         assert_eq!(number(&body[1..]), number(&body[9..]));
                         if let Some(transaction) = self.data(&body[25..]) {
                             return Event::Transaction(transaction);
@@ -168,11 +172,22 @@ impl Subscriber {
         }
     }
 
-    /// A stock subscriber confirms any LSN that it sees: until a commit it must be the end of the transaction before.
     fn see(&mut self, lsn: u64) {
         assert!(lsn >= self.seen, "headers never go back");
-        assert!(self.open.is_none() || lsn <= self.end.max(self.seen) || self.open.as_ref().unwrap().end == 0, "{lsn}");
         self.seen = lsn;
+        self.check_seen();
+    }
+
+    /// A stock subscriber confirms any LSN that it sees: until a transaction's last message none may be behind its beginning.
+    fn check_seen(&self) {
+        if let Some(open) = &self.open {
+            assert!(
+                self.seen <= open.start,
+                "{:x} is named in the transaction that begins at {:x}",
+                self.seen,
+                open.start
+            );
+        }
     }
 
     /// The next transaction.
@@ -230,6 +245,7 @@ impl Subscriber {
             b'B' => {
                 assert!(self.open.is_none());
                 self.open = Some(Transaction { start: number(&body[1..]), end: 0, changes: Vec::new() });
+                self.check_seen();
             }
             b'R' => {
                 let (namespace, rest) = text(&body[5..]);

@@ -20,10 +20,13 @@ use holdfast_types::{Lsn, Value};
 /// The internal table.
 pub const SLOTS_TABLE: &str = holdfast_store::schema_map::SLOTS_TABLE;
 
-/// Creates the table where it does not exist.
-const CREATE: &str = "CREATE TABLE IF NOT EXISTS main.holdfast_slots(name TEXT PRIMARY KEY, plugin TEXT NOT NULL, \
-     trail TEXT NOT NULL, confirmed INTEGER NOT NULL, confirmed_offset INTEGER NOT NULL, restart INTEGER NOT NULL, \
-     restart_offset INTEGER NOT NULL) WITHOUT ROWID";
+/// Creates the table, and the one of shapes, where they do not exist.
+pub const CREATE: [&str; 2] = [
+    holdfast_store::shapes::CREATE,
+    "CREATE TABLE IF NOT EXISTS main.holdfast_slots(name TEXT PRIMARY KEY, plugin TEXT NOT NULL, trail TEXT NOT NULL, \
+     confirmed INTEGER NOT NULL, confirmed_offset INTEGER NOT NULL, restart INTEGER NOT NULL, restart_offset INTEGER NOT NULL) \
+     WITHOUT ROWID",
+];
 
 /// Reads all rows.
 pub const SELECT: &str =
@@ -32,6 +35,12 @@ pub const SELECT: &str =
 /// Writes the positions of the slot `?1`.
 pub const UPDATE: &str = "UPDATE main.holdfast_slots SET confirmed = ?2, confirmed_offset = ?3, restart = ?4, restart_offset = ?5 \
      WHERE name = ?1";
+
+/// Adds a slot, of [`Slot::row`].
+pub const INSERT: &str = "INSERT INTO main.holdfast_slots VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+
+/// Removes the slot `?1`.
+pub const DELETE: &str = "DELETE FROM main.holdfast_slots WHERE name = ?1";
 
 /// A slot as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,26 +53,12 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The schema changes that make it.
-    pub fn creation(&self) -> Vec<String> {
-        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
-        let (confirmed, restart) = (self.confirmed, self.restart);
-        let insert = format!(
-            "INSERT INTO main.{SLOTS_TABLE} VALUES({}, {}, {}, {}, {}, {}, {})",
-            quoted(&self.name),
-            quoted(&self.plugin),
-            quoted(&self.trail),
-            confirmed.boxcar.0,
-            confirmed.offset,
-            restart.boxcar.0,
-            restart.offset
-        );
-        vec![holdfast_store::shapes::CREATE.to_owned(), CREATE.to_owned(), insert]
-    }
-
-    /// The schema change that removes a slot.
-    pub fn removal(name: &str) -> Vec<String> {
-        vec![format!("DELETE FROM main.{SLOTS_TABLE} WHERE name = '{}'", name.replace('\'', "''"))]
+    /// The parameters of [`INSERT`].
+    pub fn row(&self) -> Vec<Value> {
+        let text = |text: &String| Value::Text(text.clone());
+        let mut row = vec![text(&self.name), text(&self.plugin), text(&self.trail)];
+        row.extend(self.positions().into_iter().skip(1));
+        row
     }
 
     /// The parameters of [`UPDATE`].

@@ -48,7 +48,7 @@ fn trailing_junk(text: &str, tokens: &[TokenWithSpan]) -> SqlResult<()> {
 
 fn parse_tokens(text: &str, mut tokens: Vec<TokenWithSpan>) -> SqlResult<Statement> {
     copy_switches(&mut tokens);
-    let tokens = with_tables_as_queries(tokens);
+    let tokens = with_tables_as_queries(without_only(tokens));
     let dialect = PostgreSqlDialect {};
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     let statement = parser.parse_statement().map_err(|e| not_read(text, error(text, &e)))?;
@@ -154,6 +154,39 @@ fn copy_switches(tokens: &mut [TokenWithSpan]) {
         };
         tokens[pair[1]].token = Token::make_keyword(value);
     }
+}
+
+/// Takes ONLY away in front of a table, `ONLY t` and `ONLY (t)`: no table has children. ONLY is a reserved word, so nothing else can
+/// stand there.
+fn without_only(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    use Keyword::{FROM, JOIN, ONLY, UPDATE, USING};
+    let is_only = |t: &Token| matches!(t, Token::Word(w) if w.keyword == ONLY && w.quote_style.is_none());
+    if !tokens.iter().any(|t| is_only(&t.token)) {
+        return tokens;
+    }
+    let solid: Vec<usize> = (0..tokens.len()).filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_))).collect();
+    let token = |n: usize| solid.get(n).map(|at| &tokens[*at].token);
+    let mut kept = vec![true; tokens.len()];
+    for n in 1..solid.len() {
+        let begins_a_table = match token(n - 1) {
+            Some(Token::Word(w)) => [FROM, JOIN, UPDATE, USING].contains(&w.keyword) && w.quote_style.is_none(),
+            Some(before) => *before == Token::Comma,
+            None => false,
+        };
+        if !begins_a_table || !token(n).is_some_and(is_only) {
+            continue;
+        }
+        if token(n + 1) == Some(&Token::LParen) {
+            let is_name = |n: &usize| matches!(token(*n), Some(Token::Word(_) | Token::Period));
+            let end = (n + 2..).take_while(is_name).last().unwrap_or(n + 1) + 1;
+            if end == n + 2 || token(end) != Some(&Token::RParen) {
+                continue;
+            }
+            (kept[solid[n + 1]], kept[solid[end]]) = (false, false);
+        }
+        kept[solid[n]] = false;
+    }
+    tokens.into_iter().zip(kept).filter_map(|(token, kept)| kept.then_some(token)).collect()
 }
 
 /// Whether a relation's name comes first, and then what can follow a whole query.

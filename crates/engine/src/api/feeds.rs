@@ -5,13 +5,15 @@
 use crate::api::database::Database;
 use crate::api::engine::Engine;
 use crate::background::checkpointer::redo_starts;
+use crate::route::reader::Reader;
 use crate::state::retention::Slot;
 use crate::statement::run::to_sql;
 use holdfast_store::schema_map::{SLOTS_TABLE, read_position};
 use holdfast_store::shapes::{self, Shapes};
 use holdfast_store::sqlite::SqliteError;
+use holdfast_types::record::{Record, RecordReader};
 use holdfast_types::schema::Schema;
-use holdfast_types::{Lsn, SqlError, SqlResult, TableId, Value, VolumeId};
+use holdfast_types::{Lsn, SqlError, SqlResult, SqlState, TableId, Value, VolumeId};
 use std::io;
 use std::path::PathBuf;
 
@@ -71,6 +73,41 @@ impl Database {
     /// Its number in the trail.
     pub fn volume(&self) -> VolumeId {
         self.state().id
+    }
+
+    /// A reader on one snapshot, which shows what the trail has below the returned position, and nothing else. `from`: all below it
+    /// was shown before. `pid`: the client's process number.
+    pub fn reader_at_a_place(&self, from: Lsn, pid: i32) -> SqlResult<(Reader, Lsn)> {
+        loop {
+            let mut reader = self.reader()?;
+            let (number, shown) = {
+                let shown = self.state().engine.shown.lock();
+                reader.begin_to_write_later(pid)?;
+                (reader.take_snapshot()?, *shown)
+            };
+            // The batches of a boxcar are shown one by one; the position counts as shown with the first.
+            if !self.has_batches_behind(number, from, shown)? {
+                return Ok((reader, shown));
+            }
+        }
+    }
+
+    /// Whether the trail has batches of this database behind number `number` between two positions.
+    fn has_batches_behind(&self, number: u64, from: Lsn, to: Lsn) -> SqlResult<bool> {
+        let unreadable = |why: String| SqlError::new(SqlState::IO_ERROR, format!("the trail cannot be read: {why}"));
+        for boxcar in self.state().engine.trail.read(from).map_err(|e| unreadable(e.to_string()))? {
+            let boxcar = boxcar.map_err(|e| unreadable(e.to_string()))?;
+            if boxcar.end > to {
+                break;
+            }
+            for record in RecordReader::new(&boxcar.body) {
+                let record = record.map_err(|e| unreadable(e.to_string()))?;
+                if matches!(record, Record::Batch(batch) if batch.volume == self.volume() && batch.number > number) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// What each published table was at each schema epoch, and the epoch up to which that is known: that of what readers see.

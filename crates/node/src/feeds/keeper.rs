@@ -5,7 +5,7 @@
 use super::{Feeds, Kept, WRITE_EVERY, feed_name, stored};
 use holdfast_engine::{Collect, Database, Report, Step, Submission};
 use holdfast_sites::slot::{Slot, UPDATE};
-use holdfast_types::{SqlError, SqlResult, VolumeId};
+use holdfast_types::{Level, SqlError, SqlResult, Value, VolumeId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -142,11 +142,16 @@ impl Feeds {
     }
 
     async fn write_position(&self, db: &Database, slot: &Slot) -> SqlResult<()> {
-        let stmt = db.prepare(UPDATE, Report { verb: "UPDATE", counts: true, internal: true, ..Report::default() })?;
-        let step = Step { stmt, params: slot.positions() };
-        let ticket = db.submit(Submission::new(vec![step], Box::new(Collect::new())))?;
-        let stopped = || SqlError::internal("the server is stopping");
-        let done = tokio::time::timeout(DURABLE_WITHIN, ticket).await;
-        done.map_err(|_| SqlError::internal("it is not durable yet"))?.ok_or_else(stopped)?.result
+        let written =
+            tokio::time::timeout(DURABLE_WITHIN, self.write(db, UPDATE, slot.positions(), Level::Local)).await;
+        written.map_err(|_| SqlError::internal("it is not durable yet"))?
+    }
+
+    /// Changes a row of the table of slots, as a transaction of the server's own; returns when it has reached its level.
+    pub async fn write(&self, db: &Database, sql: &str, params: Vec<Value>, level: Level) -> SqlResult<()> {
+        let stmt = db.prepare(sql, Report { verb: "UPDATE", counts: true, internal: true, ..Report::default() })?;
+        let submission = Submission::new(vec![Step { stmt, params }], Box::new(Collect::new()));
+        let done = db.submit(Submission { level, ..submission })?.await;
+        done.ok_or_else(|| SqlError::internal("the server is stopping"))?.result
     }
 }

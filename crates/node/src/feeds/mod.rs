@@ -107,12 +107,12 @@ impl Creation {
         &self.slot
     }
 
-    /// The row is committed.
-    pub fn done(mut self) {
+    /// The row is committed. The subscriber begins at `begin`, which is not in front of where the slot begins.
+    pub fn done(mut self, begin: Lsn) {
         self.is_done = true;
-        let mut state = self.feeds.state.lock();
-        let slot = self.slot.clone();
-        state.loaded.entry(self.volume).or_default().insert(slot.name.clone(), Kept::new(slot));
+        let mut kept = Kept::new(self.slot.clone());
+        kept.slot.confirmed = kept.slot.confirmed.max(Position { boxcar: begin, offset: 0 });
+        self.feeds.state.lock().loaded.entry(self.volume).or_default().insert(self.slot.name.clone(), kept);
     }
 }
 

@@ -5,19 +5,22 @@
 //! | all | a role with REPLICATION, or a superuser |
 //! | START_REPLICATION | the owner of each publication it names, or a superuser |
 //!
-//! Failure: PostgreSQL's errors; 0A000 for what is not offered: streaming, two-phase, binary, temporary slots, snapshots.
+//! Failure: PostgreSQL's errors; 0A000 for what is not offered: streaming, two-phase, binary, temporary slots.
 
 use super::failure::fatal;
 use super::node_session::NodeSession;
+use super::state::Phase;
+use crate::cancel::terminated_in_commit;
 use crate::clock::now_us;
 use crate::feeds::{Chunk, Reader, Reading, read};
+use holdfast_engine::Database;
 use holdfast_sites::command::{self, Command, Snapshot};
 use holdfast_sites::link;
-use holdfast_sites::slot::{Slot, is_name};
+use holdfast_sites::slot::{CREATE, DELETE, INSERT, is_name};
 use holdfast_types::desc::oid;
 use holdfast_types::lsn::lsn_text;
 use holdfast_types::schema::Dialect;
-use holdfast_types::{ColumnDesc, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
+use holdfast_types::{ColumnDesc, Lsn, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use holdfast_wire::{Client, CopyBoth, Failure, Lost, Termination, copy_data};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,6 +31,9 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// A subscriber that has not answered for this long is taken to be gone (`wal_sender_timeout` in PostgreSQL).
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// The wait for the standbys to have what a new slot's snapshot shows.
+const LIMIT_LOOKED_AT_EVERY: Duration = Duration::from_millis(5);
 
 /// The output plugin.
 const PLUGIN: &str = "pgoutput";
@@ -63,20 +69,17 @@ impl NodeSession {
         };
         match command {
             Command::IdentifySystem => Ok(self.identify_system(client)?),
-            Command::CreateSlot { .. } if !self.state.is_idle() => {
-                Err(in_transaction("CREATE_REPLICATION_SLOT").into())
-            }
             Command::CreateSlot { name, temporary, plugin, snapshot, two_phase } => {
-                let refused = match (temporary, two_phase, snapshot) {
-                    (true, ..) => Some("temporary replication slots"),
-                    (_, true, _) => Some("two-phase decoding"),
-                    (_, _, Snapshot::Use) => Some("the snapshot of a replication slot"),
+                let refused = match (temporary, two_phase) {
+                    (true, _) => Some("temporary replication slots"),
+                    (_, true) => Some("two-phase decoding"),
                     _ => None,
                 };
-                match refused {
-                    Some(what) => Err(SqlError::unsupported(what).into()),
-                    None => self.create_slot(&name, &plugin, client).await,
+                if let Some(what) = refused {
+                    return Err(SqlError::unsupported(what).into());
                 }
+                self.check_snapshot(snapshot)?;
+                self.create_slot(&name, &plugin, snapshot, client).await
             }
             Command::DropSlot { name } => self.drop_slot(&name, client).await,
             Command::Start { .. } if !self.state.is_idle() => Err(in_transaction("START_REPLICATION").into()),
@@ -102,7 +105,34 @@ impl NodeSession {
         answer(client, &columns, row, "IDENTIFY_SYSTEM")
     }
 
-    async fn create_slot(&mut self, name: &str, plugin: &str, client: &mut Client) -> Result<(), Failure> {
+    /// Whether the transaction is one that can take a slot's snapshot, or none is open where none is taken.
+    fn check_snapshot(&mut self, snapshot: Snapshot) -> SqlResult<()> {
+        let needs = |what: &str| {
+            let message = format!("CREATE_REPLICATION_SLOT ... (SNAPSHOT 'use') must be called {what}");
+            Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message))
+        };
+        match (snapshot, self.state.block()) {
+            (Snapshot::Use, None) => needs("inside a transaction"),
+            (Snapshot::Use, Some(block)) if !block.explicit => needs("inside a transaction"),
+            (Snapshot::Use, Some(block)) if !block.keeps_snapshot() => {
+                needs("in REPEATABLE READ isolation mode transaction")
+            }
+            (Snapshot::Use, Some(block)) if block.queried || !matches!(block.phase, Phase::Reading(None)) => {
+                needs("before any query")
+            }
+            (Snapshot::Use, Some(block)) if !block.savepoints.is_empty() => needs("outside of savepoints"),
+            (Snapshot::Use, Some(_)) | (_, None) => Ok(()),
+            (Snapshot::Export | Snapshot::Nothing, Some(_)) => Err(in_transaction("CREATE_REPLICATION_SLOT")),
+        }
+    }
+
+    async fn create_slot(
+        &mut self,
+        name: &str,
+        plugin: &str,
+        snapshot: Snapshot,
+        client: &mut Client,
+    ) -> Result<(), Failure> {
         self.check_publisher()?;
         if !is_name(name) {
             let message = format!("replication slot name \"{name}\" contains invalid character or is too long");
@@ -114,13 +144,21 @@ impl NodeSession {
             let message = format!("could not access file \"{plugin}\": no such output plugin");
             return Err(SqlError::new(SqlState("58P01"), message).with_hint("The output plugin is pgoutput.").into());
         }
-        let of = self.served.db.clone();
+        let (db, of) = (self.served.db.clone(), self.served.db.clone());
         let (feeds, owned) = (self.feeds.clone(), (name.to_owned(), plugin.to_owned()));
         let creation = super::blocking::blocking(move || feeds.begin_slot(&of, &owned.0, &owned.1)).await?;
         let slot = creation.slot().clone();
-        self.committed(&slot.creation()).await?;
-        creation.done();
-        let row = vec![text(name), text(&lsn_text(slot.confirmed.lsn().0)), Value::Null, text(plugin)];
+        if db.slots_table().is_none() {
+            self.create_slot_tables().await?;
+        }
+        self.write_slot(&db, INSERT, slot.row()).await?;
+        let begins = slot.confirmed.boxcar;
+        let begin = match snapshot {
+            Snapshot::Use => self.take_snapshot_behind(begins).await?,
+            Snapshot::Export | Snapshot::Nothing => begins,
+        };
+        creation.done(begin);
+        let row = vec![text(name), text(&lsn_text(begin.0)), Value::Null, text(plugin)];
         let columns = [
             ("slot_name", oid::TEXT),
             ("consistent_point", oid::TEXT),
@@ -128,6 +166,25 @@ impl NodeSession {
             ("output_plugin", oid::TEXT),
         ];
         Ok(answer(client, &columns, row, "CREATE_REPLICATION_SLOT")?)
+    }
+
+    /// The open transaction sees what the trail has below the returned position, and nothing else. That is on the standbys that a
+    /// feed waits for, too. `from`: everything below it is shown.
+    async fn take_snapshot_behind(&mut self, from: Lsn) -> Result<Lsn, Failure> {
+        let (db, pid) = (self.served.db.clone(), self.identity.pid);
+        let (reader, place) = super::blocking::blocking(move || db.reader_at_a_place(from, pid)).await?;
+        let feeds = self.feeds.clone();
+        let reached = async {
+            while feeds.limit() < place {
+                tokio::time::sleep(LIMIT_LOOKED_AT_EVERY).await;
+            }
+        };
+        self.canceller.wait(self.settings.timeouts().statement, reached).await?;
+        if let Some(block) = self.state.block() {
+            block.queried = true;
+            block.phase = Phase::Reading(Some(Box::new(reader)));
+        }
+        Ok(place)
     }
 
     async fn drop_slot(&mut self, name: &str, client: &mut Client) -> Result<(), Failure> {
@@ -139,26 +196,39 @@ impl NodeSession {
         let (feeds, of, owned, pid) = (self.feeds.clone(), db.clone(), name.to_owned(), self.identity.pid);
         // Until it is gone no other session takes it.
         let _taken = super::blocking::blocking(move || feeds.take(&of, &owned, pid)).await?;
-        self.committed(&Slot::removal(name)).await?;
+        self.write_slot(&db, DELETE, vec![Value::Text(name.to_owned())]).await?;
         self.feeds.dropped(&db, name);
         client.reply().complete(0, &Tag { verb: "DROP_REPLICATION_SLOT", rows: None });
         Ok(())
     }
 
-    /// Runs schema changes of an internal table as a transaction; returns when it has reached its level.
-    async fn committed(&mut self, steps: &[String]) -> Result<(), Failure> {
+    /// Creates the tables that slots need, as a transaction of its own. The client's may be open.
+    async fn create_slot_tables(&mut self) -> Result<(), Failure> {
+        let open = std::mem::take(&mut self.state);
         self.begin_implicit();
-        let ran = match self.become_writer(false).await {
-            Ok(_) => self.run_internal(steps, None).await,
+        let steps = CREATE.map(str::to_owned);
+        // Two that do so at one time would otherwise wait for each other.
+        let ran = match self.become_writer(true).await {
+            Ok(_) => self.run_internal(&steps, None).await,
             Err(error) => Err(error),
         };
-        match ran {
+        let ended = match ran {
             Ok(()) => self.end_implicit().await,
             Err(error) => {
                 self.fail_statement().await;
                 Err(error.into())
             }
-        }
+        };
+        self.state = open;
+        ended
+    }
+
+    /// Changes the row of a slot, which is no part of the client's transaction.
+    async fn write_slot(&self, db: &Database, sql: &str, params: Vec<Value>) -> Result<(), Failure> {
+        let level = self.settings.level();
+        let written = self.activity.until_durable(level, self.feeds.write(db, sql, params, level));
+        let written = self.canceller.until_committed(written).await;
+        Ok(written.unwrap_or_else(|| Err(terminated_in_commit()))?)
     }
 
     fn check_publisher(&self) -> SqlResult<()> {

@@ -192,6 +192,42 @@ async fn a_subscriber_continues_at_the_promoted_standby() {
     assert_eq!(ids(&all), expected);
 }
 
+/// F4: a subscriber copies only what is on the standbys, too. A slot with a snapshot is there when they have what it shows.
+#[tokio::test]
+async fn a_snapshot_waits_for_the_standbys() {
+    let mut pair = Pair::master("synchronous_standby_names = \"b\"\n");
+    let master = pair.a.connect().await;
+    run(&master, "set synchronous_commit = local").await;
+    run(&master, MADE).await;
+    pair.create_standby();
+    pair.b.start();
+    pair.until_followed().await;
+    pair.b.kill();
+    run(&master, "insert into n values (1, 'not at the standby')").await;
+    let port = pair.a.port;
+    let connect = move || {
+        let mut site = Subscriber::connect(port);
+        site.query("set synchronous_commit = local").unwrap();
+        site
+    };
+    let creating = std::thread::spawn(move || {
+        let mut site = connect();
+        site.query("begin read only isolation level repeatable read").unwrap();
+        let point = site.query("CREATE_REPLICATION_SLOT s LOGICAL pgoutput (SNAPSHOT 'use')").unwrap()[0][1].clone();
+        (site.query("select count(*) from n").unwrap(), point)
+    });
+    // Others, which have no snapshot, are made meanwhile.
+    for number in 0..20 {
+        connect().create_slot(&format!("other{number}"));
+    }
+    assert!(!creating.is_finished(), "the copy would have begun");
+    pair.b.start();
+    let (count, point) = tokio::task::spawn_blocking(|| creating.join().unwrap()).await.unwrap();
+    assert_eq!(count, [["1"]]);
+    let confirmed = "select confirmed_flush_lsn from pg_replication_slots where slot_name = 's'";
+    assert_eq!(one(&master, confirmed).await, point);
+}
+
 /// F6: a slot keeps the trail, up to its limit; then it is lost, and says so.
 #[tokio::test]
 async fn a_slot_keeps_the_trail_up_to_its_limit() {

@@ -2,6 +2,7 @@
 
 mod lasting;
 mod pg_recvlogical;
+mod stock;
 mod subscriber;
 
 use crate::server::{Running, one, run, state, until};
@@ -216,6 +217,20 @@ async fn what_is_refused_and_who_may() {
     assert_eq!(site.state("CREATE_REPLICATION_SLOT s LOGICAL wal2json"), "58P01");
     assert_eq!(site.state("CREATE_REPLICATION_SLOT s TEMPORARY LOGICAL pgoutput"), "0A000");
     assert_eq!(site.state("CREATE_REPLICATION_SLOT s PHYSICAL"), "0A000");
+    let with_snapshot = "CREATE_REPLICATION_SLOT s LOGICAL pgoutput (SNAPSHOT 'use')";
+    assert_eq!(site.state(with_snapshot), "25001", "outside of a transaction");
+    for before in [
+        "begin",
+        "begin isolation level repeatable read; select 1",
+        "begin isolation level repeatable read; savepoint x",
+    ] {
+        site.query(before).unwrap();
+        assert_eq!(site.state(with_snapshot), "25001", "{before}");
+        site.query("rollback").unwrap();
+    }
+    site.query("begin isolation level repeatable read").unwrap();
+    assert_eq!(site.state("CREATE_REPLICATION_SLOT s LOGICAL pgoutput (SNAPSHOT 'nothing')"), "25001");
+    site.query("rollback").unwrap();
     assert_eq!(site.state("DROP_REPLICATION_SLOT s"), "42704");
     site.create_slot("s");
     assert_eq!(site.state("CREATE_REPLICATION_SLOT s LOGICAL pgoutput"), "42710");

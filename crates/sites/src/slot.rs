@@ -8,6 +8,7 @@
 //! | `trail` | id of the trail to which the positions belong, in hexadecimal |
 //! | `confirmed`, `confirmed_offset` | the subscriber has everything before: a boxcar's LSN, and an offset in its body |
 //! | `restart`, `restart_offset` | reading begins there: the first fragment of a transaction that was open then, or the same place |
+//! | `epoch` | what the subscriber has was sent to it in this epoch of the trail, or before |
 //!
 //! The trail carries its rows like those of a user's table, so a standby that is promoted has them. A restored server has
 //! another trail: then they are invalid.
@@ -15,7 +16,7 @@
 //! Failure: a row that cannot be read is damage.
 
 use holdfast_changes::Position;
-use holdfast_types::{Lsn, Value};
+use holdfast_types::{Epoch, Lsn, Value};
 
 /// The internal table.
 pub const SLOTS_TABLE: &str = holdfast_store::schema_map::SLOTS_TABLE;
@@ -24,20 +25,20 @@ pub const SLOTS_TABLE: &str = holdfast_store::schema_map::SLOTS_TABLE;
 pub const CREATE: [&str; 2] = [
     holdfast_store::shapes::CREATE,
     "CREATE TABLE IF NOT EXISTS main.holdfast_slots(name TEXT PRIMARY KEY, plugin TEXT NOT NULL, trail TEXT NOT NULL, \
-     confirmed INTEGER NOT NULL, confirmed_offset INTEGER NOT NULL, restart INTEGER NOT NULL, restart_offset INTEGER NOT NULL) \
-     WITHOUT ROWID",
+     confirmed INTEGER NOT NULL, confirmed_offset INTEGER NOT NULL, restart INTEGER NOT NULL, restart_offset INTEGER NOT NULL, \
+     epoch INTEGER NOT NULL) WITHOUT ROWID",
 ];
 
 /// Reads all rows.
 pub const SELECT: &str =
-    "SELECT name, plugin, trail, confirmed, confirmed_offset, restart, restart_offset FROM main.holdfast_slots";
+    "SELECT name, plugin, trail, confirmed, confirmed_offset, restart, restart_offset, epoch FROM main.holdfast_slots";
 
-/// Writes the positions of the slot `?1`.
-pub const UPDATE: &str = "UPDATE main.holdfast_slots SET confirmed = ?2, confirmed_offset = ?3, restart = ?4, restart_offset = ?5 \
-     WHERE name = ?1";
+/// Writes the positions and the epoch of the slot `?1`.
+pub const UPDATE: &str = "UPDATE main.holdfast_slots SET confirmed = ?2, confirmed_offset = ?3, restart = ?4, restart_offset = ?5, \
+     epoch = ?6 WHERE name = ?1";
 
 /// Adds a slot, of [`Slot::row`].
-pub const INSERT: &str = "INSERT INTO main.holdfast_slots VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub const INSERT: &str = "INSERT INTO main.holdfast_slots VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 /// Removes the slot `?1`.
 pub const DELETE: &str = "DELETE FROM main.holdfast_slots WHERE name = ?1";
@@ -50,6 +51,7 @@ pub struct Slot {
     pub trail: String,
     pub confirmed: Position,
     pub restart: Position,
+    pub epoch: Epoch,
 }
 
 impl Slot {
@@ -66,13 +68,20 @@ impl Slot {
         let Slot { name, confirmed, restart, .. } = self;
         let lsn = |position: &Position| Value::Int(position.boxcar.0 as i64);
         let offset = |position: &Position| Value::Int(position.offset.into());
-        vec![Value::Text(name.clone()), lsn(confirmed), offset(confirmed), lsn(restart), offset(restart)]
+        let epoch = Value::Int(self.epoch.0.into());
+        vec![Value::Text(name.clone()), lsn(confirmed), offset(confirmed), lsn(restart), offset(restart), epoch]
     }
 
     /// Reads a row of [`SELECT`].
     pub fn of(row: &[Value]) -> Option<Slot> {
         let [Value::Text(name), Value::Text(plugin), Value::Text(trail), positions @ ..] = row else { return None };
-        let [Value::Int(confirmed), Value::Int(offset), Value::Int(restart), Value::Int(restart_offset)] = positions
+        let [
+            Value::Int(confirmed),
+            Value::Int(offset),
+            Value::Int(restart),
+            Value::Int(restart_offset),
+            Value::Int(epoch),
+        ] = positions
         else {
             return None;
         };
@@ -80,7 +89,8 @@ impl Slot {
             Some(Position { boxcar: Lsn(u64::try_from(lsn).ok()?), offset: u32::try_from(offset).ok()? })
         };
         let (confirmed, restart) = (position(*confirmed, *offset)?, position(*restart, *restart_offset)?);
-        Some(Slot { name: name.clone(), plugin: plugin.clone(), trail: trail.clone(), confirmed, restart })
+        let epoch = Epoch(u32::try_from(*epoch).ok()?);
+        Some(Slot { name: name.clone(), plugin: plugin.clone(), trail: trail.clone(), confirmed, restart, epoch })
     }
 }
 

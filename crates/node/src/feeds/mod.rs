@@ -10,11 +10,13 @@
 //! | a session reads it | other sessions are refused it, 55006 |
 //! | of another trail, because the server was restored | invalid, 55000 |
 //! | begins in front of what the trail still has | lost, 55000 |
+//! | its subscriber has what a promotion has taken back | its position is refused, 55000 ([`epoch`]) |
 //!
 //! A standby keeps the trail for the slots that its databases have, so that it can be promoted.
 //!
 //! Failure: a position that cannot be written is logged, and written later; the subscriber is then sent again what it has.
 
+mod epoch;
 mod keeper;
 mod reader;
 mod types;
@@ -26,7 +28,7 @@ use holdfast_changes::Position;
 use holdfast_engine::{Database, Engine};
 use holdfast_sites::slot::{SELECT, Slot};
 use holdfast_standby::Hub;
-use holdfast_types::{Lsn, SqlError, SqlResult, SqlState, VolumeId};
+use holdfast_types::{Epoch, Lsn, SqlError, SqlResult, SqlState, VolumeId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -196,7 +198,8 @@ impl Feeds {
         }
         let (name, plugin, trail) = (name.to_owned(), plugin.to_owned(), self.trail());
         let (confirmed, restart) = (Position::default(), Position::default());
-        let slot = Slot { name, plugin, trail, confirmed, restart };
+        let epoch = self.engine.trail().epoch();
+        let slot = Slot { name, plugin, trail, confirmed, restart, epoch };
         let mut creation = Creation { feeds: self.clone(), volume: db.volume(), slot, is_done: false };
         let begun = self.engine.begin_feed(&feed_name(db.volume(), &creation.slot.name)).map_err(unwritten)?;
         let position = |boxcar| Position { boxcar, offset: 0 };
@@ -309,6 +312,11 @@ impl Reader {
                 (kept.slot.confirmed, kept.slot.restart) = (confirmed, restart.max(kept.slot.restart));
             }
         });
+    }
+
+    /// From now on the subscriber is sent what this epoch has.
+    fn enter(&self, epoch: Epoch) {
+        self.with(|kept| kept.slot.epoch = epoch);
     }
 
     /// What the views show of it.

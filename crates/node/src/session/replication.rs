@@ -32,7 +32,7 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 /// A subscriber that has not answered for this long is taken to be gone (`wal_sender_timeout` in PostgreSQL).
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// The wait for the standbys to have what a new slot's snapshot shows.
+/// How often is looked whether the standbys have what a new slot's snapshot shows, or the row of a slot.
 const LIMIT_LOOKED_AT_EVERY: Duration = Duration::from_millis(5);
 
 /// The output plugin.
@@ -173,18 +173,22 @@ impl NodeSession {
     async fn take_snapshot_behind(&mut self, from: Lsn) -> Result<Lsn, Failure> {
         let (db, pid) = (self.served.db.clone(), self.identity.pid);
         let (reader, place) = super::blocking::blocking(move || db.reader_at_a_place(from, pid)).await?;
-        let feeds = self.feeds.clone();
-        let reached = async {
-            while feeds.limit() < place {
-                tokio::time::sleep(LIMIT_LOOKED_AT_EVERY).await;
-            }
-        };
-        self.canceller.wait(self.settings.timeouts().statement, reached).await?;
+        self.until_sendable(place).await?;
         if let Some(block) = self.state.block() {
             block.queried = true;
             block.phase = Phase::Reading(Some(Box::new(reader)));
         }
         Ok(place)
+    }
+
+    /// Waits until a feed may send what the trail has below `place`.
+    async fn until_sendable(&self, place: Lsn) -> Result<(), Failure> {
+        let reached = async {
+            while self.feeds.limit() < place {
+                tokio::time::sleep(LIMIT_LOOKED_AT_EVERY).await;
+            }
+        };
+        Ok(self.canceller.wait(self.settings.timeouts().statement, reached).await?)
     }
 
     async fn drop_slot(&mut self, name: &str, client: &mut Client) -> Result<(), Failure> {
@@ -310,6 +314,11 @@ impl NodeSession {
                 .with_hint("Copy the tables again.")
                 .into());
         }
+        let (feeds, of) = (self.feeds.clone(), slot.clone());
+        super::blocking::blocking(move || feeds.check_epoch(&of, asked)).await?;
+        let entered = self.feeds.enter_epoch(&db, &slot, &reader);
+        let behind = self.canceller.until_committed(entered).await.unwrap_or_else(|| Err(terminated_in_commit()))?;
+        self.until_sendable(behind).await?;
         // A slot never moves back.
         let from = asked.max(slot.confirmed.lsn().0);
         let reading = read(self.feeds.clone(), db, publications, (from, slot.restart));

@@ -228,6 +228,82 @@ async fn a_snapshot_waits_for_the_standbys() {
     assert_eq!(one(&master, confirmed).await, point);
 }
 
+/// Inserts rows from `id` on until the trail is longer than `lsn`.
+async fn grow_beyond(client: &Client, lsn: u64, mut id: i64) {
+    let is_longer = format!("select pg_current_wal_lsn() > '{:X}/{:X}'", lsn >> 32, lsn as u32);
+    while one(client, &is_longer).await != "t" {
+        run(client, &format!("insert into n values ({id}, 'after')")).await;
+        id += 1;
+    }
+    run(client, "insert into n values (0, 'end')").await;
+}
+
+/// A subscriber at `lost` is refused, one at `kept` gets everything behind it.
+fn continues_at_kept_only(port: u16, kept: u64, lost: u64) {
+    let mut site = Subscriber::connect(port);
+    let refused = site.start("s", lost, "p").unwrap_err();
+    assert_eq!(refused.state, "55000");
+    assert!(refused.message.contains("is not in this server's trail"), "{}", refused.message);
+    // Again: that it was refused is not forgotten.
+    assert_eq!(site.start("s", lost, "p").unwrap_err().state, "55000");
+    let mut site = Subscriber::connect(port);
+    site.start("s", kept, "p").unwrap();
+    let mut all = vec![site.transaction()];
+    while !all[all.len() - 1].changes[0].ends_with(" end") {
+        all.push(site.transaction());
+    }
+    assert!(all.len() > 1 && ids(&all)[0] >= 100, "{all:?}");
+}
+
+/// F5: a standby for which no commit waited takes over, and its trail grows beyond what the subscriber has.
+#[tokio::test]
+async fn a_position_that_a_promotion_took_back_is_refused() {
+    let mut pair = Pair::start("").await;
+    let master = pair.a.connect().await;
+    run(&master, MADE).await;
+    let mut site = Subscriber::connect(pair.a.port);
+    site.create_slot("s");
+    site.start("s", 0, "p").unwrap();
+    run(&master, "insert into n values (1, 'kept')").await;
+    let kept = site.transaction().end;
+    pair.until_followed().await;
+    pair.b.kill();
+    run(&master, "insert into n values (2, 'lost'), (3, 'lost')").await;
+    let lost = site.transaction().end;
+    pair.a.kill();
+    pair.b.start();
+    succeeds(&["promote", "--at", &pair.b.at(), "--accept-divergence"]);
+    grow_beyond(&pair.b.connect().await, lost, 100).await;
+    continues_at_kept_only(pair.b.port, kept, lost);
+}
+
+/// F5: an older copy of the directory is put back.
+#[tokio::test]
+async fn a_position_that_a_directory_put_back_lacks_is_refused() {
+    let server = Running::start();
+    run(&server.connect().await, MADE).await;
+    let mut site = Subscriber::connect(server.port);
+    site.create_slot("s");
+    site.start("s", 0, "p").unwrap();
+    run(&server.connect().await, "insert into n values (1, 'kept')").await;
+    let kept = site.transaction().end;
+    let (_, dir) = server.stop();
+    let copy = tempfile::TempDir::new().unwrap();
+    let copied =
+        std::process::Command::new("cp").arg("-a").arg(dir.path().join(".")).arg(copy.path()).status().unwrap();
+    assert!(copied.success());
+    // The same server continues: nothing was taken back.
+    let server = Running::start_in(dir);
+    let mut site = Subscriber::connect(server.port);
+    site.start("s", kept, "p").unwrap();
+    run(&server.connect().await, "insert into n values (2, 'lost')").await;
+    let lost = site.transaction().end;
+    drop(server.kill());
+    let server = Running::start_in(copy);
+    grow_beyond(&server.connect().await, lost, 100).await;
+    continues_at_kept_only(server.port, kept, lost);
+}
+
 /// F6: a slot keeps the trail, up to its limit; then it is lost, and says so.
 #[tokio::test]
 async fn a_slot_keeps_the_trail_up_to_its_limit() {

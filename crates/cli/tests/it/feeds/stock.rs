@@ -151,6 +151,58 @@ async fn a_stock_subscription_is_altered_and_dropped() {
     assert_eq!(one(&client, "select count(*) from pg_replication_slots").await, "0");
 }
 
+/// F3, F7, F9: what foreign keys and triggers change arrives once, a prepared transaction when it is committed, the changes of one row
+/// in their order.
+#[tokio::test]
+async fn a_stock_subscriber_gets_cascades_prepared_transactions_and_swapped_keys() {
+    let parent = "create table parent(id int primary key, code int unique)";
+    let child =
+        "create table child(id int primary key, parent int references parent on delete cascade on update cascade)";
+    let server = publisher(&[
+        parent,
+        child,
+        "create table counted(id int primary key, n int)",
+        "insert into counted values (1, 0)",
+        "create publication p for table parent, child, counted",
+        "create database shop",
+    ])
+    .await;
+    let client = server.connect().await;
+    let Some(stock) = Stock::start(&server).await else { return };
+    for sql in [parent, child, "create table counted(id int primary key, n int)"] {
+        stock.run(sql).await;
+    }
+    stock.subscribe().await;
+    let all = ["select * from parent", "select * from child", "select * from counted"];
+    stock.until_equal(&client, all[2], all[2]).await;
+    for sql in [
+        "insert into parent select g, g from generate_series(1, 20) g",
+        "insert into child select g, 1 + g % 20 from generate_series(1, 60) g",
+        "delete from parent where id in (1, 2)",
+        "update parent set id = id + 100 where id > 15",
+        // A swap of unique values, as a net effect, would fail at its first row.
+        "begin; update parent set code = -1 where id = 3; update parent set code = 3 where id = 4; \
+         update parent set code = 4 where id = 3; commit",
+        "begin; update parent set code = code + 1000; update parent set code = code - 999; commit",
+        "begin; insert into child values (1000, 5); update child set parent = 6 where id = 1000; delete from child where id = 1000; \
+         insert into child values (1000, 7); commit",
+        "begin; update counted set n = 1; savepoint s; update counted set n = 2; rollback to s; update counted set n = n + 10; commit",
+        "begin; insert into parent values (500, 500); prepare transaction 'kept'",
+        "begin; insert into parent values (501, 501); prepare transaction 'gone'",
+        "insert into parent values (502, 502)",
+        "rollback prepared 'gone'",
+        "commit prepared 'kept'",
+        "begin; insert into parent values (503, 503); use shop; create table other(id int primary key); commit; use holdfast",
+        "update counted set n = n + 100",
+    ] {
+        run(&client, sql).await;
+    }
+    for all in all {
+        stock.until_equal(&client, all, all).await;
+    }
+    assert_eq!(one(&stock.client, "select count(*) from parent where id in (500, 501, 502, 503)").await, "3");
+}
+
 /// Every row is written while tables are copied, so that a snapshot that does not go with its slot's place would show: a row twice
 /// stops the subscription, and a row too few is missing at the end.
 #[tokio::test]

@@ -235,7 +235,17 @@ impl NodeSession {
         Ok(written.unwrap_or_else(|| Err(terminated_in_commit()))?)
     }
 
+    /// Whether the role has still what let it open this session.
+    fn check_role(&self) -> SqlResult<()> {
+        match self.roles().by_oid(self.identity.session_role) {
+            Some(role) if role.superuser || role.replication => Ok(()),
+            _ => Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied to use replication slots")
+                .with_hint("The role must be a superuser or have REPLICATION.")),
+        }
+    }
+
     fn check_publisher(&self) -> SqlResult<()> {
+        self.check_role()?;
         if self.standby {
             return Err(SqlError::unsupported("logical decoding on a standby").with_hint("Connect to the master."));
         }
@@ -272,10 +282,17 @@ impl NodeSession {
             }
         }
         let publications = publications.ok_or_else(|| invalid("publication_names option missing"))?;
+        self.check_may_follow(&publications)?;
+        Ok(publications)
+    }
+
+    /// Whether the role may read a feed of these publications, as roles and publications are now.
+    fn check_may_follow(&self, publications: &[String]) -> SqlResult<()> {
+        self.check_role()?;
         let (schema, roles) = (self.schema(), self.roles());
         let checker = self.checker(&roles, &schema);
         let acting = checker.acting(self.identity.current_role);
-        for name in &publications {
+        for name in publications {
             let missing =
                 || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("publication \"{name}\" does not exist"));
             let publication = schema.publications.by_name(name).ok_or_else(missing)?;
@@ -285,7 +302,7 @@ impl NodeSession {
                     .with_hint("The role must be a superuser or the publication's owner."));
             }
         }
-        Ok(publications)
+        Ok(())
     }
 
     async fn start(
@@ -321,13 +338,13 @@ impl NodeSession {
         self.until_sendable(behind).await?;
         // A slot never moves back.
         let from = asked.max(slot.confirmed.lsn().0);
-        let reading = read(self.feeds.clone(), db, publications, (from, slot.restart));
+        let reading = read(self.feeds.clone(), db, publications.clone(), (from, slot.restart));
         let reading = reading.map_err(|e| SqlError::new(SqlState("58000"), format!("no thread for the feed: {e}")))?;
         let now = Instant::now();
         let mut sending = Sending { reader, reading, unconfirmed: VecDeque::new(), sent: from, heard: now, spoke: now };
         client.begin_copy_both().await.map_err(lost)?;
         tracing::info!(slot = name, from, "a subscriber follows");
-        let ended = sending.run(client).await;
+        let ended = sending.run(client, || self.check_may_follow(&publications)).await;
         tracing::info!(slot = name, sent = sending.sent, "a subscriber no longer follows");
         match ended? {
             Ended::ByClient => {
@@ -344,8 +361,8 @@ impl NodeSession {
 }
 
 impl Sending {
-    /// Sends and receives until one side ends it.
-    async fn run(&mut self, client: &mut Client) -> Result<Ended, Failure> {
+    /// Sends and receives until one side ends it. `may_follow` is asked before each piece is sent: a REVOKE ends a feed.
+    async fn run(&mut self, client: &mut Client, may_follow: impl Fn() -> SqlResult<()>) -> Result<Ended, Failure> {
         self.keepalive(client, false).await?;
         loop {
             let wait = KEEPALIVE_EVERY.saturating_sub(self.spoke.elapsed());
@@ -354,7 +371,10 @@ impl Sending {
                 event = client.copy_both(Some(wait)) => event.map_err(lost)?,
                 chunk = self.reading.chunks.recv() => {
                     match chunk {
-                        Some(Chunk::Data { framed, reached }) => self.send(client, &framed, reached).await?,
+                        Some(Chunk::Data { framed, reached }) => match may_follow() {
+                            Ok(()) => self.send(client, &framed, reached).await?,
+                            Err(error) => return Ok(Ended::Failed(error)),
+                        },
                         Some(Chunk::Failed(error)) => return Ok(Ended::Failed(error)),
                         None => return Ok(Ended::Failed(SqlError::internal("the feed's thread has ended"))),
                     }

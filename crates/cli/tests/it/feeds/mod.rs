@@ -200,16 +200,20 @@ async fn an_idle_subscriber_writes_nothing() {
     assert_eq!(confirmed, format!("{:X}/{:X}", site.seen >> 32, site.seen as u32));
 }
 
+/// The server again, which lets every role in.
+fn trusting(server: Running) -> Running {
+    let dir = server.kill();
+    std::fs::write(dir.path().join("pg_hba.conf"), "host all all 127.0.0.1/32 trust\n").unwrap();
+    Running::start_in(dir)
+}
+
 #[tokio::test]
 async fn what_is_refused_and_who_may() {
     let server = Running::start();
     let client = server.connect().await;
     run(&client, TABLES).await;
     run(&client, "create role plain login; create role site login replication; create publication p for table t").await;
-    let trust = "host all all 127.0.0.1/32 trust\n";
-    let dir = server.kill();
-    std::fs::write(dir.path().join("pg_hba.conf"), trust).unwrap();
-    let server = Running::start_in(dir);
+    let server = trusting(server);
     let client = server.connect().await;
     assert_eq!(Subscriber::connect_as(server.port, "plain").err().unwrap().state, "42501");
     let mut site = Subscriber::connect_as(server.port, "site").unwrap();
@@ -264,5 +268,48 @@ async fn what_is_refused_and_who_may() {
     assert_eq!(one(&client, "select count(*) from pg_replication_slots").await, "0");
     for sql in ["select * from holdfast_slots", "delete from holdfast_slots", "drop table holdfast_shapes"] {
         assert!(state(&client, sql).await.is_some(), "{sql}");
+    }
+}
+
+/// S19: a role that loses the publication, or REPLICATION, is sent nothing more.
+#[tokio::test]
+async fn a_role_that_loses_its_right_is_sent_nothing_more() {
+    let server = Running::start();
+    let client = server.connect().await;
+    for sql in
+        ["create table t(k int primary key)", "create role site login replication", "create publication p for table t"]
+    {
+        run(&client, sql).await;
+    }
+    let server = trusting(server);
+    let client = server.connect().await;
+    Subscriber::connect(server.port).create_slot("s");
+    for (key, (taken, given)) in [
+        ("alter publication p owner to holdfast", "alter publication p owner to site"),
+        ("alter role site noreplication", "alter role site replication"),
+        ("drop publication p", "create publication p for table t"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        run(&client, "alter publication p owner to site").await;
+        let mut site = Subscriber::connect_as(server.port, "site").unwrap();
+        site.start("s", 0, "p").unwrap();
+        run(&client, &format!("insert into t values ({})", key * 2)).await;
+        let end = site.until(&format!("t {}", key * 2)).len();
+        assert!(end > 0);
+        run(&client, taken).await;
+        run(&client, &format!("insert into t values ({})", key * 2 + 1)).await;
+        let refused = loop {
+            match site.next() {
+                Event::Transaction(transaction) => panic!("{taken}: {transaction:?}"),
+                Event::Keepalive => {}
+                Event::Ended(why) => break why.unwrap(),
+            }
+        };
+        assert!(["42501", "42704"].contains(&refused.state.as_str()), "{taken}: {refused:?}");
+        let again = Subscriber::connect_as(server.port, "site").and_then(|mut site| site.start("s", 0, "p"));
+        assert_eq!(again.unwrap_err().state, refused.state, "{taken}");
+        run(&client, given).await;
     }
 }

@@ -2,6 +2,7 @@
 
 mod lasting;
 mod pg_recvlogical;
+mod random;
 mod stock;
 mod subscriber;
 

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use openraft::error::{Fatal, RPCError, RaftError, RemoteError, ReplicationClosed, StreamingError, Unreachable};
@@ -13,6 +15,7 @@ use openraft::network::{Backoff, RPCOption};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
 use openraft::{OptionalSend, RaftNetwork, RaftNetworkFactory};
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -200,7 +203,7 @@ impl Peers {
     /// Sends a request that is none of Raft's. An error leaves open whether it was carried out.
     pub async fn ask(&self, to: NodeId, request: Request, within: Duration) -> io::Result<Reply> {
         let idle = self.shared.idle.lock().remove(&to);
-        let mut stream = match idle {
+        let mut stream = match still_open(idle).await {
             Some(stream) => stream,
             None => self.connect(to, None).await?.0,
         };
@@ -208,6 +211,18 @@ impl Peers {
         self.shared.idle.lock().insert(to, stream);
         Ok(reply)
     }
+}
+
+/// An idle connection, unless the other side has ended it: a member that was started again would seem not to answer.
+async fn still_open(idle: Option<BoxStream>) -> Option<BoxStream> {
+    let mut stream = idle?;
+    let mut byte = [0];
+    // Nothing is expected between two calls: whatever can be read is its end, or was sent against the rules.
+    let is_quiet = std::future::poll_fn(|context| {
+        let mut buffer = ReadBuf::new(&mut byte);
+        Poll::Ready(Pin::new(&mut stream).poll_read(context, &mut buffer).is_pending())
+    });
+    is_quiet.await.then_some(stream)
 }
 
 async fn call(stream: &mut BoxStream, request: Request) -> io::Result<Reply> {

@@ -18,6 +18,16 @@ const SETTLED_NS: u64 = 1_000_000_000;
 const TURN_NS_MAX: u64 = 250_000_000;
 const TURN_COUNTS_NS_MAX: u64 = 50_000_000;
 
+/// Two questions to a node belong together if no more time lies between them: one waits up to 1.5 s for its answer.
+const QUESTIONS_NS_MAX: u64 = 2_500_000_000;
+
+/// A node that does not answer.
+#[derive(Clone, Copy)]
+pub struct Unanswered {
+    since_ns: u64,
+    asked_ns: u64,
+}
+
 /// Times that Raft's leader watches.
 #[derive(Default)]
 pub struct Watch {
@@ -30,8 +40,8 @@ pub struct Watch {
     /// All watched time of this member.
     pub watched_ns: u64,
     pub named: Option<(Epoch, Option<NodeId>, u64)>,
-    /// When each node was heard last.
-    pub heard_ns: BTreeMap<NodeId, u64>,
+    /// The nodes that did not answer the last question.
+    pub unanswered: BTreeMap<NodeId, Unanswered>,
 }
 
 /// What a turn of the loop looks at.
@@ -58,7 +68,7 @@ impl Watch {
         (self.silent_ns, self.leads_ns) = (self.silent_ns + counted_ns, self.leads_ns + counted_ns);
         if passed_ns > TURN_NS_MAX && !by_the_clock {
             (self.silent_ns, self.leads_ns) = (0, 0);
-            self.heard_ns.clear();
+            self.unanswered.clear();
         }
         if std::mem::replace(&mut self.signs, look.signs) != look.signs {
             self.silent_ns = 0;
@@ -74,22 +84,29 @@ impl Watch {
         self.leads_ns >= SETTLED_NS
     }
 
-    /// Remembers when each node was heard; the silence of a node counts from the first question to it on.
+    /// Remembers who answered. The silence of a node counts from the first unanswered question on, as long as it is asked: one that was
+    /// not asked for a minute has not been silent for a minute.
     pub fn note_heard(&mut self, heard: &BTreeMap<NodeId, Option<Heard>>) {
         let now_ns = self.watched_ns;
         for (node, heard) in heard {
-            let last_ns = self.heard_ns.entry(*node).or_insert(now_ns);
             if heard.is_some() {
-                *last_ns = now_ns;
+                self.unanswered.remove(node);
+                continue;
             }
+            let first = Unanswered { since_ns: now_ns, asked_ns: now_ns };
+            let of_node = self.unanswered.entry(*node).or_insert(first);
+            *of_node = match now_ns - of_node.asked_ns > QUESTIONS_NS_MAX {
+                true => first,
+                false => Unanswered { asked_ns: now_ns, ..*of_node },
+            };
         }
     }
 
     /// Completes the answers of nodes that were silent with the time for which they have been.
     pub fn since_when(&self, heard: BTreeMap<NodeId, Option<Heard>>) -> BTreeMap<NodeId, Heard> {
         let silent = |node: &NodeId| {
-            let last_ns = self.heard_ns.get(node).copied().unwrap_or(self.watched_ns);
-            Heard::Silent { ms: (self.watched_ns - last_ns) / 1_000_000 }
+            let of_node = self.unanswered.get(node).filter(|it| self.watched_ns - it.asked_ns <= QUESTIONS_NS_MAX);
+            Heard::Silent { ms: of_node.map_or(0, |it| (self.watched_ns - it.since_ns) / 1_000_000) }
         };
         heard.into_iter().map(|(node, heard)| (node, heard.unwrap_or_else(|| silent(&node)))).collect()
     }
@@ -136,6 +153,29 @@ mod tests {
         assert_eq!(bench.silent_ms(), 50);
         bench.turns(1, 10_000);
         assert_eq!(bench.silent_ms(), 0);
+    }
+
+    /// A node that answered a minute ago, was not asked since, and does not answer once is not silent for a minute.
+    #[test]
+    fn the_silence_of_a_node_counts_from_the_first_unanswered_question() {
+        let node = NodeId(2);
+        let mut bench = Bench::new();
+        let mut asks = |bench: &mut Bench, answers: bool, turns: u64| {
+            bench.turns(turns, 25);
+            let heard = || BTreeMap::from([(node, answers.then(|| Heard::Unfit("it is busy".into())))]);
+            bench.watch.note_heard(&heard());
+            match bench.watch.since_when(heard()).remove(&node) {
+                Some(Heard::Silent { ms }) => Some(ms),
+                _ => None,
+            }
+        };
+        assert_eq!(asks(&mut bench, true, 1), None);
+        assert_eq!(asks(&mut bench, false, 2_400), Some(0));
+        assert_eq!(asks(&mut bench, false, 64), Some(1_600));
+        assert_eq!(asks(&mut bench, false, 64), Some(3_200));
+        assert_eq!(asks(&mut bench, false, 2_400), Some(0), "it was not asked meanwhile");
+        assert_eq!(asks(&mut bench, true, 4), None);
+        assert_eq!(asks(&mut bench, false, 4), Some(0));
     }
 
     #[test]

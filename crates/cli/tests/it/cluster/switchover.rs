@@ -75,6 +75,35 @@ async fn a_switchover_under_load_loses_nothing_and_back_again() {
     .await;
 }
 
+/// Supervisors keep their connections to each other. One to a node that was started again counts as no answer of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_was_started_again_takes_over_at_the_first_attempt() {
+    let mut bed = Bed::start().await;
+    asked(&bed.node_a, "create table t(id int primary key)").await;
+    for first in [1_000_000, 3_000_000] {
+        for node in [&bed.a, &bed.w] {
+            let said = refused(node, &["--to", "x"]);
+            assert!(said.contains("x is not a node"), "it has asked all of them: {said}");
+        }
+        bed.b.kill_both().await;
+        asked(&bed.node_a, &format!("insert into t values ({})", first - 2)).await;
+        bed.until_agreed("a", &["a"]).await;
+        bed.b.start();
+        bed.until_agreed("a", &["a", "b"]).await;
+        let asked_at = if first == 1_000_000 { &bed.a } else { &bed.w };
+        hands_over(asked_at, &bed.node_a, &bed.node_b, first).await;
+        until_in_recovery(&bed.node_a, true).await;
+        bed.until_agreed("b", &["a", "b"]).await;
+        hands_over(asked_at, &bed.node_b, &bed.node_a, first + 1_000_000).await;
+        until_in_recovery(&bed.node_b, true).await;
+        bed.until_agreed("a", &["a", "b"]).await;
+    }
+    let events = bed.w.events();
+    for back in ["a is named as the successor of a", "b is named as the successor of b"] {
+        assert!(!events.iter().any(|event| event.contains(back)), "{events:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_switchover_that_would_lose_or_change_nothing_is_refused() {
     let bed = Bed::start().await;

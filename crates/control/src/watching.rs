@@ -158,7 +158,7 @@ mod tests {
     /// A node that answered a minute ago, was not asked since, and does not answer once is not silent for a minute.
     #[test]
     fn the_silence_of_a_node_counts_from_the_first_unanswered_question() {
-        let node = NodeId(2);
+        let node: NodeId = "b".parse().unwrap();
         let mut bench = Bench::new();
         let mut asks = |bench: &mut Bench, answers: bool, turns: u64| {
             bench.turns(turns, 25);

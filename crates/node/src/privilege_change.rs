@@ -38,6 +38,7 @@ enum Key {
     Column(u32, String),
     Sequence(u32),
     Schema,
+    Publication(u32),
     Default { role: u32, in_schema: bool, object: char },
 }
 
@@ -125,6 +126,9 @@ impl<'a> Draft<'a> {
             }
             Key::Schema => {
                 Row::Schema { owner: self.grants.schema.owner, acl: self.grants.schema.acl.as_ref() }.steps()
+            }
+            Key::Publication(number) => {
+                Row::Publication { number: *number, acl: self.grants.publications.get(number) }.steps()
             }
             Key::Default { role, in_schema, object } => {
                 let is_it = |d: &&_| defaults::is_of(d, *role, *in_schema, *object);

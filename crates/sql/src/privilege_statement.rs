@@ -78,6 +78,8 @@ pub enum GrantOn {
     Tables(Vec<RelationName>),
     Sequences(Vec<RelationName>),
     Schemas(Vec<String>),
+    /// Holdfast's own: SELECT, which lets a role follow them.
+    Publications(Vec<String>),
     /// All of schemas, by PostgreSQL's letter of the kind (`r`, `S`, `f`).
     All(char, Vec<String>),
     /// The objects that ALTER DEFAULT PRIVILEGES is about.

@@ -11,6 +11,7 @@ use crate::privilege_statement::{GrantOn, GrantStatement, Owned, PrivilegeStatem
 use crate::translated::Translated;
 use crate::words::Words;
 use holdfast_types::{SqlError, SqlResult, SqlState};
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
 /// Translates a statement about owners and privileges; `None` where it is not one of these.
@@ -171,6 +172,13 @@ fn objects(words: &mut Words<'_>) -> SqlResult<Option<GrantOn>> {
     if words.accept(&["SCHEMA"]) {
         return Ok(Some(GrantOn::Schemas(comma_separated(words, |words| words.name())?)));
     }
+    let begun = words.at;
+    if words.accept(&["PUBLICATION"])
+        && matches!(words.token(), Some(Token::Word(w)) if w.keyword != Keyword::TO && w.keyword != Keyword::FROM)
+    {
+        return Ok(Some(GrantOn::Publications(comma_separated(words, |words| words.name())?)));
+    }
+    words.at = begun;
     if words.accept(&["SEQUENCE"]) {
         return Ok(Some(GrantOn::Sequences(comma_separated(words, relation)?)));
     }
@@ -292,6 +300,12 @@ mod tests {
             panic!()
         };
         assert_eq!((of.len(), schemas.len(), object, change.grant), (1, 1, 'r', false));
+        for (text, names) in [("publication p, \"Q\"", vec!["p", "Q"]), ("publication \"to\"", vec!["to"])] {
+            let PrivilegeStatement::Change(grant) = read(&format!("grant select on {text} to ann")) else { panic!() };
+            assert_eq!(grant.on, GrantOn::Publications(names.into_iter().map(str::to_owned).collect()));
+        }
+        let PrivilegeStatement::Change(grant) = read("grant select on publication to ann") else { panic!() };
+        assert!(matches!(grant.on, GrantOn::Tables(_)), "a table of that name");
         assert!(matches!(read("alter table if exists t owner to ann;"), PrivilegeStatement::Owner { .. }));
         assert!(matches!(read("reassign owned by a, b to c"), PrivilegeStatement::Reassign { .. }));
         assert!(matches!(read("drop owned by a cascade"), PrivilegeStatement::DropOwned { cascade: true, .. }));

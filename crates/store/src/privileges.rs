@@ -3,8 +3,8 @@
 //!
 //! | column | content |
 //! |---|---|
-//! | `kind` | 0: table or view; 1: column; 2: implied sequence of a serial column; 3: schema public; 4: default privileges |
-//! | `object` | the table's stable id; the role's OID for default privileges; 0 for the schema |
+//! | `kind` | 0: table or view; 1: column; 2: implied sequence of a serial column; 3: schema public; 4: default privileges; 5: publication |
+//! | `object` | the table's stable id; the role's OID for default privileges; 0 for the schema; the publication's number |
 //! | `part` | the column's name; for default privileges the kind of object (`r`, `S`, `n`), with a `+` for IN SCHEMA; else empty |
 //! | `owner` | the owner's OID, for a table or view and the schema; else 0 |
 //! | `acl` | the list as text ([`holdfast_types::access::grants::acl_text`]); NULL where nothing was granted or revoked |
@@ -15,7 +15,7 @@
 //!
 //! Failure: a list that cannot be read is damage, and the schema cannot be served.
 
-use crate::names::{PRIVILEGES_TABLE, quote};
+use crate::names::{PRIVILEGES_TABLE, PUBLICATIONS_TABLE, quote};
 use crate::sqlite::{Conn, SqliteError, ffi};
 use holdfast_types::access::grants::{DefaultGrants, Grants, ObjectGrants, acl_text, parse_acl};
 use holdfast_types::access::privilege::Acl;
@@ -32,6 +32,7 @@ const COLUMN: i64 = 1;
 const SEQUENCE: i64 = 2;
 const SCHEMA: i64 = 3;
 const DEFAULT: i64 = 4;
+const PUBLICATION: i64 = 5;
 
 /// The columns of the tables that have grants on columns, by table id.
 pub type ColumnsBefore = BTreeMap<i64, Vec<String>>;
@@ -69,6 +70,11 @@ pub enum Row<'a> {
     },
     Schema {
         owner: u32,
+        acl: Option<&'a Acl>,
+    },
+    /// A publication by its number.
+    Publication {
+        number: u32,
         acl: Option<&'a Acl>,
     },
     Default {
@@ -116,6 +122,7 @@ impl Row<'_> {
             Row::Column { id, name, acl } => put_or_remove(COLUMN, *id, name, *acl),
             Row::Sequence { id, acl } => put_or_remove(SEQUENCE, *id, "", *acl),
             Row::Schema { owner, acl } => put(SCHEMA, "0", "", *owner, *acl),
+            Row::Publication { number, acl } => put_or_remove(PUBLICATION, *number, "", *acl),
             Row::Default { role, in_schema, object, acl } => {
                 let part = if *in_schema { format!("{object}+") } else { object.to_string() };
                 put_or_remove(DEFAULT, *role, &part, *acl)
@@ -157,6 +164,9 @@ pub fn read(conn: &mut Conn, oid: impl Fn(u32) -> u32) -> Result<Grants, SqliteE
             }
             SEQUENCE => grants.of_mut(oid(object)).sequence = acl,
             SCHEMA => grants.schema = ObjectGrants { owner, acl, ..ObjectGrants::default() },
+            PUBLICATION => {
+                grants.publications.insert(object, acl.unwrap_or_default());
+            }
             DEFAULT => {
                 let mut letters = part.chars();
                 let entry = letters.next().map(|letter| DefaultGrants {
@@ -218,6 +228,12 @@ pub fn follow_schema(conn: &mut Conn, before: &ColumnsBefore) -> Result<(), Sqli
         "DELETE FROM main.{PRIVILEGES_TABLE} WHERE kind IN ({TABLE}, {COLUMN}, {SEQUENCE}) \
          AND object NOT IN (SELECT id FROM main.holdfast_tables)"
     ))?;
+    if exists(conn, PUBLICATIONS_TABLE)? {
+        conn.exec(&format!(
+            "DELETE FROM main.{PRIVILEGES_TABLE} WHERE kind = {PUBLICATION} \
+             AND object NOT IN (SELECT publication FROM main.{PUBLICATIONS_TABLE} WHERE object = 0)"
+        ))?;
+    }
     for (id, columns) in before {
         let Value::Text(table) = conn.query_value(&format!("SELECT name FROM main.holdfast_tables WHERE id = {id}"))?
         else {
@@ -246,10 +262,12 @@ pub fn follow_schema(conn: &mut Conn, before: &ColumnsBefore) -> Result<(), Sqli
 mod tests {
     use super::*;
     use crate::ddl::change_schema;
+    use crate::publications;
     use crate::schema_map::create_internal_tables;
     use crate::sqlite::OpenFlags;
     use holdfast_types::VolumeId;
     use holdfast_types::access::{AclItem, Privileges};
+    use holdfast_types::publication::{Publication, PublicationOptions, Publications};
 
     #[test]
     fn rows_follow_their_tables_and_columns() {
@@ -267,21 +285,37 @@ mod tests {
             Row::Column { id: t, name: "b", acl: Some(&acl) },
             Row::Table { id: gone, owner: 10, acl: None },
             Row::Schema { owner: 10, acl: None },
+            Row::Publication { number: 1, acl: Some(&acl) },
+            Row::Publication { number: 2, acl: Some(&acl) },
             Row::Default { role: 16384, in_schema: true, object: 'r', acl: Some(&acl) },
         ];
         let last = rows.iter().flat_map(|row| row.steps()).map(|step| run(&step)).last();
         assert!(last > Some(first), "a grant raises the epoch");
+        let publication = |number, name: &str| Publication {
+            number,
+            name: name.into(),
+            owner: 10,
+            all_tables: true,
+            options: PublicationOptions::default(),
+            tables: Vec::new(),
+        };
+        let both = Publications { list: vec![publication(1, "p"), publication(2, "q")], ..Publications::default() };
+        let one = Publications { list: vec![publication(1, "renamed")], stored: true, recorded: true };
+        publications::steps(&Publications::default(), &both, |id| id).iter().for_each(|step| drop(run(step)));
+        let both = Publications { stored: true, recorded: true, ..both };
+        publications::steps(&both, &one, |id| id).iter().for_each(|step| drop(run(step)));
         run("ALTER TABLE t RENAME TO \"it's\"");
         run("ALTER TABLE \"it's\" RENAME COLUMN a TO x");
         run("ALTER TABLE \"it's\" DROP COLUMN b");
         run("DROP TABLE gone");
         run("CREATE VIEW v AS SELECT 1");
         run(&Row::Created { name: "v", owner: 7, acl: None, sequence: Some(&acl) }.steps()[0]);
-        let grants = read(&mut c, |id| id + 100).unwrap();
+        let mut grants = read(&mut c, |id| id + 100).unwrap();
         let of_t = grants.of(t + 100).unwrap();
         assert_eq!((of_t.owner, of_t.acl.as_ref()), (16384, Some(&acl)));
         assert_eq!(of_t.columns.keys().collect::<Vec<_>>(), ["x"]);
         assert!(grants.of(gone + 100).is_none() && grants.stored && grants.schema.owner == 10);
+        assert_eq!(std::mem::take(&mut grants.publications).into_iter().collect::<Vec<_>>(), [(1, acl.clone())]);
         assert_eq!(grants.tables().filter(|(_, g)| g.owner == 7).count(), 1);
         assert_eq!(grants.defaults, [DefaultGrants { role: 16384, in_schema: true, object: 'r', acl }]);
     }

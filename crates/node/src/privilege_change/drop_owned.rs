@@ -85,6 +85,12 @@ impl Draft<'_> {
         if schema.grants.schema.owner != role && schema.grants.schema.acl.as_ref().is_some_and(holds) {
             self.grant_schema(&Wanted::all(Privileges::OF_SCHEMA), &change)?;
         }
+        for publication in schema.publications.list.iter().filter(|p| p.owner != role) {
+            let granted = schema.grants.publications.get(&publication.number).is_some_and(holds);
+            if granted && self.publications.list.iter().any(|p| p.number == publication.number) {
+                self.grant_publication(publication, &Wanted::all(Privileges::OF_PUBLICATION), &change)?;
+            }
+        }
         // Databases are never dropped, and an owner keeps its privileges.
         let granted = |access: &DatabaseAccess| access.owner != role && access.acl.as_ref().is_some_and(holds);
         for (oid, before) in self.checker.roles.databases().filter(|(_, access)| granted(access)) {
@@ -139,6 +145,11 @@ pub fn dependents(schema: &Schema, role: u32) -> Vec<String> {
     }
     let owned = schema.publications.list.iter().filter(|p| p.owner == role);
     found.extend(owned.map(|p| format!("owner of publication {}", p.name)));
+    for publication in schema.publications.list.iter().filter(|p| p.owner != role) {
+        if grants.publications.get(&publication.number).is_some_and(in_acl) {
+            found.push(format!("privileges for publication {}", publication.name));
+        }
+    }
     if grants.schema.owner == role {
         found.push("owner of schema public".to_owned());
     } else if grants.schema.acl.as_ref().is_some_and(in_acl) {

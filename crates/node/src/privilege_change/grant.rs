@@ -1,4 +1,4 @@
-//! GRANT and REVOKE on tables, columns, sequences and schema public (`ExecuteGrantStmt` in PostgreSQL).
+//! GRANT and REVOKE on tables, columns, sequences, publications and schema public (`ExecuteGrantStmt` in PostgreSQL).
 
 use super::{Draft, Found, Key, refused};
 use holdfast_sql::privilege_statement::{GrantOn, GrantStatement};
@@ -6,6 +6,7 @@ use holdfast_types::access::acl::{Change, INVALID_GRANT, best_grantor, changed};
 use holdfast_types::access::check::{denied, sequence_name};
 use holdfast_types::access::grants::default_acl;
 use holdfast_types::access::{Acl, Privileges};
+use holdfast_types::publication::Publication;
 use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::collections::BTreeMap;
@@ -89,10 +90,11 @@ impl Draft<'_> {
             }
             GrantOn::Sequences(_) | GrantOn::All('S', _) => (Privileges::OF_SEQUENCE, "sequence"),
             GrantOn::Schemas(_) => (Privileges::OF_SCHEMA, "schema"),
+            GrantOn::Publications(_) => (Privileges::OF_PUBLICATION, "publication"),
             GrantOn::All(..) => (Privileges::EXECUTE, "function"),
         };
         let mut found = Vec::new();
-        let mut schemas = 0;
+        let (mut schemas, mut publications) = (0, Vec::new());
         match &statement.on {
             GrantOn::Tables(names) => {
                 for name in names {
@@ -127,6 +129,13 @@ impl Draft<'_> {
                 names.iter().try_for_each(|name| known_schema(name))?;
                 schemas = names.len();
             }
+            GrantOn::Publications(names) => {
+                for name in names {
+                    let missing =
+                        || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("publication \"{name}\" does not exist"));
+                    publications.push(schema.publications.by_name(name).ok_or_else(missing)?);
+                }
+            }
             GrantOn::Future => return Err(SqlError::internal("a grant of no object")),
         }
         let grantees = statement.to.iter().map(|name| self.grantee(name)).collect::<SqlResult<Vec<u32>>>()?;
@@ -138,6 +147,7 @@ impl Draft<'_> {
                 Found::Sequence(table) => self.grant_sequence(table, &wanted, &change)?,
             }
         }
+        publications.into_iter().try_for_each(|publication| self.grant_publication(publication, &wanted, &change))?;
         (0..schemas).try_for_each(|_| self.grant_schema(&wanted, &change))
     }
 
@@ -247,6 +257,18 @@ impl Draft<'_> {
         let (grantor, these) = self.may(wanted.whole, wanted.all, &before, owner, has_any, change, &shown)?;
         self.grants.schema.acl = Some(changed(&before, change, these, grantor, owner)?);
         self.changed.insert(Key::Schema);
+        Ok(())
+    }
+
+    pub(super) fn grant_publication(&mut self, of: &Publication, wanted: &Wanted, change: &Change) -> SqlResult<()> {
+        let before = self.grants.publications.get(&of.number).cloned();
+        let before = before.unwrap_or_else(|| default_acl(Privileges::OF_PUBLICATION, of.owner));
+        let has_any = !self.checker.on_publication(&self.acting(self.role), of).is_empty();
+        let shown = Shown { word: "publication", name: &of.name, column: None };
+        let (grantor, these) = self.may(wanted.whole, wanted.all, &before, of.owner, has_any, change, &shown)?;
+        let acl = changed(&before, change, these, grantor, of.owner)?;
+        self.grants.publications.insert(of.number, acl);
+        self.changed.insert(Key::Publication(of.number));
         Ok(())
     }
 

@@ -137,7 +137,11 @@ impl Draft<'_> {
             self.give(table, to);
         }
         for publication in self.publications.list.iter_mut().filter(|p| from.contains(&p.owner)) {
-            publication.owner = to;
+            let old = std::mem::replace(&mut publication.owner, to);
+            if let Some(acl) = self.grants.publications.get_mut(&publication.number) {
+                *acl = with_new_owner(acl, old, to);
+                self.changed.insert(Key::Publication(publication.number));
+            }
         }
         // As in PostgreSQL also the databases, which are not this database's objects.
         for (oid, before) in self.checker.roles.databases().filter(|(_, access)| from.contains(&access.owner)) {

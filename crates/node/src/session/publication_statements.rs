@@ -6,8 +6,12 @@ use super::privilege_statements::TRIES_MAX;
 use holdfast_sql::Context;
 use holdfast_sql::publication_statement::PublicationStatement;
 use holdfast_sql::publications::{Actor, work_out};
+use holdfast_store::privileges::Row;
 use holdfast_store::publications::steps;
 use holdfast_store::schema_read::FIRST_OID;
+use holdfast_types::access::acl::with_new_owner;
+use holdfast_types::publication::Publications;
+use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, Tag};
 use holdfast_wire::{Client, Failure};
 
@@ -58,7 +62,8 @@ impl NodeSession {
                 param_types: &[],
             };
             let outcome = work_out(statement, &actor, &context)?;
-            let steps = steps(&schema.publications, &outcome.publications, |oid| oid - FIRST_OID);
+            let mut steps = steps(&schema.publications, &outcome.publications, |oid| oid - FIRST_OID);
+            steps.extend(new_owners(&schema, &outcome.publications));
             match self.run_internal(&steps, Some(schema.permanent_epoch())).await {
                 Err(e) if e.is_schema_changed() && tries < TRIES_MAX => tries += 1,
                 Err(e) => return Err(e),
@@ -66,4 +71,18 @@ impl NodeSession {
             }
         }
     }
+}
+
+/// The schema changes by which the grants on a publication follow it to another owner.
+fn new_owners(schema: &Schema, after: &Publications) -> Vec<String> {
+    let mut steps = Vec::new();
+    for publication in &after.list {
+        let before = schema.publications.list.iter().find(|before| before.number == publication.number);
+        let acl = schema.grants.publications.get(&publication.number);
+        if let (Some(before), Some(acl)) = (before.filter(|before| before.owner != publication.owner), acl) {
+            let acl = with_new_owner(acl, before.owner, publication.owner);
+            steps.extend(Row::Publication { number: publication.number, acl: Some(&acl) }.steps());
+        }
+    }
+    steps
 }

@@ -3,7 +3,7 @@
 //! | command | who may |
 //! |---|---|
 //! | all | a role with REPLICATION, or a superuser |
-//! | START_REPLICATION | the owner of each publication it names, or a superuser |
+//! | START_REPLICATION | with SELECT on each publication it names, as its owner has, or a superuser |
 //!
 //! Failure: PostgreSQL's errors; 0A000 for what is not offered: streaming, two-phase, binary, temporary slots.
 
@@ -296,10 +296,10 @@ impl NodeSession {
             let missing =
                 || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("publication \"{name}\" does not exist"));
             let publication = schema.publications.by_name(name).ok_or_else(missing)?;
-            if !checker.owns(&acting, publication.owner) {
+            if checker.on_publication(&acting, publication).is_empty() {
                 let message = format!("permission denied for publication {name}");
                 return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
-                    .with_hint("The role must be a superuser or the publication's owner."));
+                    .with_hint(format!("Its owner can run: GRANT SELECT ON PUBLICATION {name} TO ...")));
             }
         }
         Ok(())

@@ -8,6 +8,7 @@ use super::needs::{Need, ObjectWord, TableNeed};
 use super::predefined::{DATABASE_OWNER_OID, READ_ALL_DATA_OID, WRITE_ALL_DATA_OID};
 use super::privilege::Privileges;
 use super::role::Roles;
+use crate::publication::Publication;
 use crate::schema::{Schema, Table, TableKind};
 use crate::{SqlError, SqlResult, SqlState};
 
@@ -188,6 +189,15 @@ impl<'a> Checker<'a> {
             may |= Privileges::UPDATE;
         }
         may
+    }
+
+    /// What a role may do with a publication.
+    pub fn on_publication(&self, acting: &Acting, publication: &Publication) -> Privileges {
+        if self.owns(acting, publication.owner) {
+            return Privileges::OF_PUBLICATION;
+        }
+        let acl = self.schema.grants.publications.get(&publication.number);
+        acl.map_or(Privileges::NONE, |acl| granted_to(acl, &acting.with))
     }
 
     /// What a role may do with schema public.

@@ -51,11 +51,14 @@ pub struct Grants {
     tables: HashMap<u32, ObjectGrants>,
     pub schema: ObjectGrants,
     pub defaults: Vec<DefaultGrants>,
+    /// By the publication's number; one without an entry is its owner's alone.
+    pub publications: BTreeMap<u32, Acl>,
 }
 
 impl Default for Grants {
     fn default() -> Grants {
-        Grants { stored: false, tables: HashMap::new(), schema: schema_public(), defaults: Vec::new() }
+        let (tables, publications) = (HashMap::new(), BTreeMap::new());
+        Grants { stored: false, tables, schema: schema_public(), defaults: Vec::new(), publications }
     }
 }
 

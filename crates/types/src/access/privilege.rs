@@ -3,7 +3,7 @@
 //! | letter | privilege | applies to |
 //! |---|---|---|
 //! | `a` | INSERT | tables, columns |
-//! | `r` | SELECT | tables, columns, sequences |
+//! | `r` | SELECT | tables, columns, sequences, publications |
 //! | `w` | UPDATE | tables, columns, sequences |
 //! | `d` | DELETE | tables |
 //! | `D` | TRUNCATE | tables |
@@ -38,12 +38,13 @@ impl Privileges {
     pub const TEMPORARY: Privileges = Privileges(1 << 10);
     pub const CONNECT: Privileges = Privileges(1 << 11);
 
-    /// All privileges of a table, of a column, of a sequence, of a schema, of a database.
+    /// All privileges of a table, of a column, of a sequence, of a schema, of a database, of a publication (Holdfast's own).
     pub const OF_TABLE: Privileges = Privileges(0x7f);
     pub const OF_COLUMN: Privileges = Privileges(1 | 1 << 1 | 1 << 2 | 1 << 5);
     pub const OF_SEQUENCE: Privileges = Privileges(1 << 1 | 1 << 2 | 1 << 8);
     pub const OF_SCHEMA: Privileges = Privileges(1 << 8 | 1 << 9);
     pub const OF_DATABASE: Privileges = Privileges(1 << 9 | 1 << 10 | 1 << 11);
+    pub const OF_PUBLICATION: Privileges = Privileges::SELECT;
 
     /// Bit, letter and word of each, in the order in which PostgreSQL writes them.
     pub const ALL: [(Privileges, char, &'static str); 12] = [

@@ -1,5 +1,6 @@
 //! Logical replication slots and their feeds, as subscribers meet them.
 
+mod granted;
 mod lasting;
 mod pg_recvlogical;
 mod random;
@@ -286,6 +287,7 @@ async fn a_role_that_loses_its_right_is_sent_nothing_more() {
     let client = server.connect().await;
     Subscriber::connect(server.port).create_slot("s");
     for (key, (taken, given)) in [
+        ("revoke select on publication p from site", "alter publication p owner to site"),
         ("alter publication p owner to holdfast", "alter publication p owner to site"),
         ("alter role site noreplication", "alter role site replication"),
         ("drop publication p", "create publication p for table t"),
@@ -293,7 +295,11 @@ async fn a_role_that_loses_its_right_is_sent_nothing_more() {
     .into_iter()
     .enumerate()
     {
-        run(&client, "alter publication p owner to site").await;
+        if key == 0 {
+            let before = Subscriber::connect_as(server.port, "site").unwrap().start("s", 0, "p").unwrap_err();
+            assert_eq!(before.state, "42501");
+            run(&client, "grant select on publication p to site").await;
+        }
         let mut site = Subscriber::connect_as(server.port, "site").unwrap();
         site.start("s", 0, "p").unwrap();
         run(&client, &format!("insert into t values ({})", key * 2)).await;

@@ -439,7 +439,7 @@ fn the_rules_hold_when_answers_are_late() {
 
 #[test]
 fn a_broken_sync_set_is_found() {
-    let table = [(Sabotage::AnySuccessor, 0), (Sabotage::AlonePremature, 100), (Sabotage::ReadsAtOnce, 120)];
+    let table = [(Sabotage::AnySuccessor, 0), (Sabotage::AlonePremature, 100), (Sabotage::ReadsAtOnce, 530)];
     table.iter().for_each(|(sabotage, first)| is_found(*sabotage, *first, "without acknowledged commits"));
 }
 

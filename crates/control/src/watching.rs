@@ -160,7 +160,7 @@ mod tests {
     fn the_silence_of_a_node_counts_from_the_first_unanswered_question() {
         let node: NodeId = "b".parse().unwrap();
         let mut bench = Bench::new();
-        let mut asks = |bench: &mut Bench, answers: bool, turns: u64| {
+        let asks = |bench: &mut Bench, answers: bool, turns: u64| {
             bench.turns(turns, 25);
             let heard = || BTreeMap::from([(node, answers.then(|| Heard::Unfit("it is busy".into())))]);
             bench.watch.note_heard(&heard());

@@ -301,9 +301,11 @@ mod tests {
         };
         let both = Publications { list: vec![publication(1, "p"), publication(2, "q")], ..Publications::default() };
         let one = Publications { list: vec![publication(1, "renamed")], stored: true, recorded: true };
-        publications::steps(&Publications::default(), &both, |id| id).iter().for_each(|step| drop(run(step)));
+        let to_both = publications::steps(&Publications::default(), &both, |id| id);
         let both = Publications { stored: true, recorded: true, ..both };
-        publications::steps(&both, &one, |id| id).iter().for_each(|step| drop(run(step)));
+        for step in to_both.into_iter().chain(publications::steps(&both, &one, |id| id)) {
+            run(&step);
+        }
         run("ALTER TABLE t RENAME TO \"it's\"");
         run("ALTER TABLE \"it's\" RENAME COLUMN a TO x");
         run("ALTER TABLE \"it's\" DROP COLUMN b");

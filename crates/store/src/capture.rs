@@ -23,7 +23,6 @@
 //! Failure: the hook cannot fail the statement, so the first error is kept and [`Capture::check`] returns it; a
 //! transaction must not commit without asking. After an error nothing more is recorded.
 
-use crate::carried::Carried;
 use crate::names;
 use crate::schema_map::{RowKey, TableInfo, TableMap};
 use crate::sequences::SequenceState;
@@ -324,12 +323,10 @@ impl Capture {
     }
 
     /// Puts the columns into an update's image that subscribers need in addition to those that changed.
-    fn carry(&mut self, carried: &Carried, table: &TableInfo, change: &RowChange<'_>) -> Result<(), (u16, c_int)> {
+    fn carry(&mut self, carried: &[usize], table: &TableInfo, change: &RowChange<'_>) -> Result<(), (u16, c_int)> {
         let has = |mask: &[u8], p: usize| mask[p / 8] >> (p % 8) & 1 == 1;
-        let all = carried.filter.iter().any(|&p| has(&self.mask, p));
-        let wanted = carried.always.iter().chain(carried.published.iter().filter(|_| all));
         let mut grows = false;
-        for &position in wanted {
+        for &position in carried {
             grows |= !has(&self.mask, position);
             self.mask[position / 8] |= 1 << (position % 8);
         }

@@ -7,9 +7,11 @@ use super::Binder;
 use super::scope::SYSTEM_ATTNUM;
 use holdfast_types::access::needs::{Access, Need, TableNeed};
 use holdfast_types::access::{Privileges, needs};
-use holdfast_types::schema::{Dialect, Table};
+use holdfast_types::publication::PublicationOptions;
+use holdfast_types::schema::{Dialect, Schema, Table};
 use sqlparser::ast::ObjectName;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What is needed of one table; shared by the relations that mean it.
@@ -95,16 +97,56 @@ impl Binder<'_> {
     }
 
     /// The statement updates rows of a table, or deletes some. A row of a published table is found by its primary key at
-    /// subscribers, so the statement is refused where there is none.
+    /// subscribers, so the statement is refused where they do not have it.
     pub(super) fn changes_rows(&mut self, table: &Table, update: bool) {
-        let publications = &self.ctx.schema.publications;
-        let published = !publications.list.is_empty()
-            && !table.temp
-            && publications.publishes(table.oid, |o| if update { o.update } else { o.delete });
-        if published && crate::keys::primary_key(table).is_empty() {
-            self.unidentified = Some(Need::ReplicaIdentity { table: table.name.clone(), update });
+        if self.unidentified.is_none() {
+            self.unidentified = lacks_identity(self.ctx.schema, table, update);
         }
     }
+
+    /// What foreign keys change when rows of a table are deleted, or (`updated`) when these columns of them are.
+    pub(super) fn changes_children(&mut self, table: &Table, updated: Option<&[String]>) {
+        if !self.ctx.schema.publications.list.is_empty() && !table.temp {
+            self.cascade(table, updated, &mut BTreeSet::new());
+        }
+    }
+
+    fn cascade(&mut self, table: &Table, updated: Option<&[String]>, seen: &mut BTreeSet<(u32, bool)>) {
+        let schema = self.ctx.schema;
+        let children = schema.tables.iter().flat_map(|child| child.foreign_keys.iter().map(move |key| (child, key)));
+        for (child, key) in children.filter(|(_, key)| key.parent.eq_ignore_ascii_case(&table.name)) {
+            let is_set = |column: &String| updated.is_none_or(|updated| updated.contains(column));
+            let primary = crate::keys::primary_key(table);
+            let mut referenced = key.parent_columns.iter().zip(primary.iter().map(Some).chain(std::iter::repeat(None)));
+            if !referenced.any(|(named, primary)| named.as_ref().or(primary).is_none_or(is_set)) {
+                continue;
+            }
+            let action = if updated.is_some() { &key.on_update } else { &key.on_delete };
+            let update = match action.to_ascii_uppercase().as_str() {
+                "CASCADE" => updated.is_some(),
+                "SET NULL" | "SET DEFAULT" => true,
+                _ => continue,
+            };
+            if seen.insert((child.oid, update)) {
+                self.changes_rows(child, update);
+                self.cascade(child, update.then_some(&key.columns[..]), seen);
+            }
+        }
+    }
+}
+
+/// What a change of a table's rows lacks, where a publication publishes such changes.
+pub fn lacks_identity(schema: &Schema, table: &Table, update: bool) -> Option<Need> {
+    let publications = &schema.publications;
+    let kind = |o: &PublicationOptions| if update { o.update } else { o.delete };
+    if publications.list.is_empty() || table.temp || !publications.publishes(table.oid, kind) {
+        return None;
+    }
+    let key = crate::keys::primary_key(table);
+    let leaves_out = |columns: &Vec<String>| key.iter().any(|column| !columns.contains(column));
+    let mut entries = publications.of_table(table.oid).filter(|(publication, _)| kind(&publication.options));
+    let listed = !key.is_empty() && entries.any(|(_, entry)| entry.columns.as_ref().is_some_and(leaves_out));
+    (key.is_empty() || listed).then(|| Need::ReplicaIdentity { table: table.name.clone(), update, listed })
 }
 
 /// A need of a whole table, or of some of its columns by name.

@@ -445,6 +445,7 @@ fn assignments(
     if let Some(used) = used {
         used.changes(table, Privileges::UPDATE, seen.iter().map(String::as_str));
     }
+    b.changes_children(table, Some(&seen));
     Ok(parts.join(", "))
 }
 
@@ -488,6 +489,7 @@ pub fn delete(b: &mut Binder<'_>, delete: &Delete) -> SqlResult<Bound> {
     }
     let (table, alias, used) = target(b, only, Privileges::DELETE)?;
     b.changes_rows(table, false);
+    b.changes_children(table, None);
     let mut scope = target_scope(b, table, &alias, used.clone());
     let sql = match &delete.using {
         None => {

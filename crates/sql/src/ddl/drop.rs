@@ -189,7 +189,8 @@ fn without_children(context: &Context<'_>, going: &[(bool, String)], cascade: bo
     Ok(steps)
 }
 
-/// TRUNCATE as DELETE of every row, which the audit trail records like any other change.
+/// TRUNCATE as DELETE of every row, which the audit trail records like any other change; subscribers get it so, too, and need the
+/// rows' keys.
 pub fn truncate(truncate: &Truncate, context: &Context<'_>) -> SqlResult<Translated> {
     let mut tables: Vec<&Table> = Vec::new();
     for target in &truncate.table_names {
@@ -212,6 +213,7 @@ pub fn truncate(truncate: &Truncate, context: &Context<'_>) -> SqlResult<Transla
     let steps = tables.iter().map(|t| format!("DELETE FROM {}", quote_table(t))).collect();
     let temp = temp.then(TempDdl::default);
     let need = |t: &&Table| need::of_columns(t, Privileges::TRUNCATE, std::iter::empty());
-    let access = Access::of(named.iter().flat_map(need).collect());
+    let unidentified = named.iter().find_map(|t| need::lacks_identity(context.schema, t, false));
+    let access = Access::of(named.iter().flat_map(need).chain(unidentified).collect());
     Ok(Translated { steps, temp, access, counts: false, ..Translated::command(Kind::Delete, "TRUNCATE TABLE") })
 }

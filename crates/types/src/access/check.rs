@@ -1,6 +1,7 @@
 //! Whether a role has what a statement needs.
 //!
-//! Failure: 42501 in PostgreSQL's words; 55000 for a change of a published table without a primary key.
+//! Failure: 42501 in PostgreSQL's words; 55000 for a change of a published table without a primary key, 42P10 where subscribers do
+//! not get the key.
 
 use super::acl::granted_to;
 use super::grants::{ObjectGrants, default_acl};
@@ -51,6 +52,13 @@ fn no_replica_identity(table: &str, update: bool) -> SqlError {
     SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint(hint)
 }
 
+/// 42P10 for a change whose row subscribers could not find by the columns that they have.
+fn identity_left_out(table: &str, update: bool) -> SqlError {
+    let verb = if update { "update" } else { "delete from" };
+    SqlError::new(SqlState("42P10"), format!("cannot {verb} table \"{table}\""))
+        .with_detail("Column list used by the publication does not cover the replica identity.")
+}
+
 /// The word for a table or view.
 pub fn word_of(table: &Table) -> ObjectWord {
     if table.kind == TableKind::View { ObjectWord::View } else { ObjectWord::Table }
@@ -88,7 +96,8 @@ impl<'a> Checker<'a> {
                     false => Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message.as_str())),
                 }
             }
-            Need::ReplicaIdentity { table, update } => Err(no_replica_identity(table, *update)),
+            Need::ReplicaIdentity { table, update, listed: false } => Err(no_replica_identity(table, *update)),
+            Need::ReplicaIdentity { table, update, listed: true } => Err(identity_left_out(table, *update)),
             _ if acting.superuser => Ok(()),
             Need::Sequence { table, privileges } => {
                 let Some(of) = self.schema.by_oid(*table) else { return Ok(()) };

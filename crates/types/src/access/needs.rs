@@ -78,11 +78,13 @@ pub enum Need {
         message: String,
         owner_of: Option<u32>,
     },
-    /// A primary key, where a publication publishes the updates, or the deletes, of the table of this name, which has none:
-    /// the statement is refused. This is not a privilege; it is checked after the privileges of tables.
+    /// A primary key that subscribers have, where a publication publishes the updates, or the deletes, of the table of this name,
+    /// which has none, or (`listed`) whose key the publication's list of columns leaves out: the statement is refused. This is
+    /// not a privilege; it is checked after the privileges of tables.
     ReplicaIdentity {
         table: String,
         update: bool,
+        listed: bool,
     },
 }
 

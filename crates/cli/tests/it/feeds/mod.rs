@@ -49,12 +49,12 @@ async fn filters_columns_and_kinds_of_change() {
         [
             "insert t x 1 2",
             "update t x 2 2",
-            "update t x u 2",
+            "update t x 2 2",
             "insert t y 2 2",
-            "update t (y) z u 2",
+            "update t (y) z 2 2",
             "delete t x",
             "insert n 2 1.50; insert n 3 2.00",
-            "update n (3) 13 u",
+            "update n (3) 13 2.00",
             "delete t z",
             "insert t end - 2",
         ]

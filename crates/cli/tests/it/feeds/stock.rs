@@ -203,6 +203,37 @@ async fn a_stock_subscriber_gets_cascades_prepared_transactions_and_swapped_keys
     assert_eq!(one(&stock.client, "select count(*) from parent where id in (500, 501, 502, 503)").await, "3");
 }
 
+/// A row that was changed while it was not published is made whole by its next change.
+#[tokio::test]
+async fn a_row_that_was_not_published_for_a_time_is_sent_whole() {
+    let columns = "(id int primary key, f int, g int, v text)";
+    let server = publisher(&[
+        &format!("create table n{columns}"),
+        "insert into n values (1, 1, 10, 'old'), (2, 1, 10, 'old')",
+        "create publication p for table n where (f = 1)",
+    ])
+    .await;
+    let client = server.connect().await;
+    let Some(stock) = Stock::start(&server).await else { return };
+    stock.run(&format!("create table n{columns}")).await;
+    stock.subscribe().await;
+    let all = "select * from n order by id";
+    stock.until_equal(&client, all, all).await;
+    for sql in [
+        "alter publication p set table n where (f = 2)",
+        "update n set g = 20 where id = 1",
+        "alter publication p set table n where (f = 1)",
+        "update n set v = 'new' where id = 1",
+        "alter publication p drop table n",
+        "update n set g = 30 where id = 2",
+        "alter publication p add table n",
+        "update n set v = 'new' where id = 2",
+    ] {
+        run(&client, sql).await;
+    }
+    stock.until_equal(&client, all, all).await;
+}
+
 /// Every row is written while tables are copied, so that a snapshot that does not go with its slot's place would show: a row twice
 /// stops the subscription, and a row too few is missing at the end.
 #[tokio::test]

@@ -17,7 +17,7 @@
 //! | through a blob handle | error: SQLite does not show the new value |
 //! | of a table that is not in the map, or with another number of columns | error |
 //! | UPDATE that changes neither key nor value | nothing, but counted; on a branch, one column as it was |
-//! | UPDATE of a published table | the columns that changed, and those that subscribers need with them ([`Carried`]) |
+//! | UPDATE of a published table | the columns that changed, and those that subscribers need with them ([`crate::carried`]) |
 //! | any other | its image |
 //!
 //! Failure: the hook cannot fail the statement, so the first error is kept and [`Capture::check`] returns it; a

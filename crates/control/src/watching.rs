@@ -18,7 +18,7 @@ const SETTLED_NS: u64 = 1_000_000_000;
 const TURN_NS_MAX: u64 = 250_000_000;
 const TURN_COUNTS_NS_MAX: u64 = 50_000_000;
 
-/// Two questions to a node belong together if no more time lies between them: one waits up to 1.5 s for its answer.
+/// Two questions to a node belong together if at most this time lies between them: one waits up to 1.5 s for its answer.
 const QUESTIONS_NS_MAX: u64 = 2_500_000_000;
 
 /// A node that does not answer.

@@ -6,7 +6,7 @@
 //! | row before | row after | message |
 //! |---|---|---|
 //! | none | in a publication | insert |
-//! | in | in | update with every published column; one that the image lacks is marked as unchanged |
+//! | in | in | update with every published column; a large one that did not change is marked as unchanged |
 //! | in | out | delete, by the key before |
 //! | out | in | insert of the whole published row, which the image carries then |
 //! | in | none | delete |

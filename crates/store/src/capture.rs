@@ -23,6 +23,7 @@
 //! Failure: the hook cannot fail the statement, so the first error is kept and [`Capture::check`] returns it; a
 //! transaction must not commit without asking. After an error nothing more is recorded.
 
+use crate::carried::{Carried, UNCHANGED_BYTES_MAX};
 use crate::names;
 use crate::schema_map::{RowKey, TableInfo, TableMap};
 use crate::sequences::SequenceState;
@@ -323,12 +324,20 @@ impl Capture {
     }
 
     /// Puts the columns into an update's image that subscribers need in addition to those that changed.
-    fn carry(&mut self, carried: &[usize], table: &TableInfo, change: &RowChange<'_>) -> Result<(), (u16, c_int)> {
+    fn carry(&mut self, carried: &Carried, table: &TableInfo, change: &RowChange<'_>) -> Result<(), (u16, c_int)> {
         let has = |mask: &[u8], p: usize| mask[p / 8] >> (p % 8) & 1 == 1;
+        let all = carried.filter.iter().any(|&p| has(&self.mask, p));
         let mut grows = false;
-        for &position in carried {
-            grows |= !has(&self.mask, position);
-            self.mask[position / 8] |= 1 << (position % 8);
+        let mut puts = |mask: &mut [u8], position: usize| {
+            grows |= !has(mask, position);
+            mask[position / 8] |= 1 << (position % 8);
+        };
+        carried.always.iter().for_each(|&position| puts(&mut self.mask, position));
+        for &position in &carried.published {
+            let column = table.columns[position].index;
+            if all || !is_large(change.after(column).map_err(|code| (column, code))?) {
+                puts(&mut self.mask, position);
+            }
         }
         if !grows {
             return Ok(());
@@ -421,6 +430,10 @@ impl Conn {
 }
 
 /// Whether two values are identical bit for bit: 0.0 and -0.0, 1 and 1.0, text and blob all differ.
+fn is_large(value: ValueRef<'_>) -> bool {
+    matches!(value, ValueRef::Text(bytes) | ValueRef::Blob(bytes) if bytes.len() > UNCHANGED_BYTES_MAX)
+}
+
 fn same(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     match (a, b) {
         (ValueRef::Real(a), ValueRef::Real(b)) => a.to_bits() == b.to_bits(),

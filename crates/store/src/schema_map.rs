@@ -28,7 +28,7 @@
 //! Failure: a table whose hidden rowid has no free name, or whose name is reserved, is refused; the caller then
 //! rolls the statement back.
 
-use crate::carried::carried;
+use crate::carried::{Carried, carried};
 use crate::locking::{self, Locking};
 pub use crate::names::{
     PREPARED_TABLE, PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SHAPES_TABLE, SLOTS_TABLE, is_audited, is_internal, quote,
@@ -100,7 +100,7 @@ pub struct TableInfo {
     /// Positions of the primary key's columns in the key's order; none without a primary key.
     pub primary: Vec<usize>,
     /// What an update's image has in addition to what changed; `None` for a table that no publication has.
-    pub carried: Option<Box<[usize]>>,
+    pub carried: Option<Box<Carried>>,
 }
 
 impl TableInfo {
@@ -325,7 +325,7 @@ pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
     for table in map.tables.iter_mut().filter(|table| !is_internal(table.name.as_bytes())) {
         let key = table.primary.iter().copied().filter(|&position| !table.has_in_key(position)).collect();
         let columns = table.columns.iter().map(|column| &column.name);
-        table.carried = carried(&published, table.id.0, columns, key).map(Vec::into_boxed_slice);
+        table.carried = carried(&published, table.id.0, columns, key).map(Box::new);
     }
     Ok(map)
 }

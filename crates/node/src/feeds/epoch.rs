@@ -11,6 +11,10 @@
 //! | a boxcar of a later epoch than the slot's begins in front of it | refused: in that epoch this trail ended before |
 //! | no such boxcar does | this trail has it |
 //!
+//! What cannot be known: a subscriber that asks for nothing, as pg_recvlogical does (0/0), begins where the slot is and keeps what was
+//! taken back; and once a slot was read so, its row has the new epoch, and another subscriber's old position is taken. A slot is
+//! for one subscriber.
+//!
 //! Failure: 55000. A standby that lacks the row of the last START, too, can refuse a position that it does have: never the other way
 //! round.
 

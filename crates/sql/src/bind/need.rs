@@ -14,6 +14,9 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+/// Tables whose rows foreign keys delete, or update these columns of.
+type Seen = BTreeSet<(u32, Option<Vec<String>>)>;
+
 /// What is needed of one table; shared by the relations that mean it.
 #[derive(Clone, Debug, Default)]
 pub struct Used(Rc<RefCell<TableNeed>>);
@@ -111,7 +114,7 @@ impl Binder<'_> {
         }
     }
 
-    fn cascade(&mut self, table: &Table, updated: Option<&[String]>, seen: &mut BTreeSet<(u32, bool)>) {
+    fn cascade(&mut self, table: &Table, updated: Option<&[String]>, seen: &mut Seen) {
         let schema = self.ctx.schema;
         let children = schema.tables.iter().flat_map(|child| child.foreign_keys.iter().map(move |key| (child, key)));
         for (child, key) in children.filter(|(_, key)| key.parent.eq_ignore_ascii_case(&table.name)) {
@@ -127,7 +130,7 @@ impl Binder<'_> {
                 "SET NULL" | "SET DEFAULT" => true,
                 _ => continue,
             };
-            if seen.insert((child.oid, update)) {
+            if seen.insert((child.oid, update.then(|| key.columns.clone()))) {
                 self.changes_rows(child, update);
                 self.cascade(child, update.then_some(&key.columns[..]), seen);
             }

@@ -19,6 +19,18 @@ fn until_it_is_gone(site: &mut Subscriber, all: &mut Vec<Transaction>) {
     }
 }
 
+/// A master that names its standby, which follows, and a session whose commits do not wait for it.
+async fn pair_that_waits() -> (Pair, Client) {
+    let mut pair = Pair::master("synchronous_standby_names = \"b\"\n");
+    let master = pair.a.connect().await;
+    run(&master, "set synchronous_commit = local").await;
+    run(&master, MADE).await;
+    pair.create_standby();
+    pair.b.start();
+    pair.until_followed().await;
+    (pair, master)
+}
+
 /// Inserts rows until the server is gone; returns how many were acknowledged.
 async fn insert(client: Client, from: i64) -> i64 {
     let mut next = from;
@@ -139,13 +151,7 @@ async fn the_trail_is_not_kept_for_a_slot_that_is_gone() {
 /// standby.
 #[tokio::test]
 async fn a_subscriber_continues_at_the_promoted_standby() {
-    let mut pair = Pair::master("synchronous_standby_names = \"b\"\n");
-    let master = pair.a.connect().await;
-    run(&master, "set synchronous_commit = local").await;
-    run(&master, MADE).await;
-    pair.create_standby();
-    pair.b.start();
-    pair.until_followed().await;
+    let (mut pair, master) = pair_that_waits().await;
     let mut site = Subscriber::connect(pair.a.port);
     site.create_slot("s");
     site.start("s", 0, "p").unwrap();
@@ -195,13 +201,7 @@ async fn a_subscriber_continues_at_the_promoted_standby() {
 /// F4: a subscriber copies only what is on the standbys, too. A slot with a snapshot is there when they have what it shows.
 #[tokio::test]
 async fn a_snapshot_waits_for_the_standbys() {
-    let mut pair = Pair::master("synchronous_standby_names = \"b\"\n");
-    let master = pair.a.connect().await;
-    run(&master, "set synchronous_commit = local").await;
-    run(&master, MADE).await;
-    pair.create_standby();
-    pair.b.start();
-    pair.until_followed().await;
+    let (mut pair, master) = pair_that_waits().await;
     pair.b.kill();
     run(&master, "insert into n values (1, 'not at the standby')").await;
     let port = pair.a.port;

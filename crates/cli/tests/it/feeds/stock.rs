@@ -102,6 +102,7 @@ async fn a_stock_subscription_copies_and_follows_rows_columns_and_types() {
         "update person set secret = 'other'",
         "delete from person where id % 5 = 0",
         "insert into pair values ('x', 1, 'one'), ('y', 1, null)",
+        "insert into pair values ('large', 2, repeat('x', 5000)); update pair set a = 'larger' where a = 'large'",
         "begin; update pair set a = 'z' where a = 'x'; update pair set a = 'x' where a = 'y'; commit",
     ] {
         run(&client, sql).await;

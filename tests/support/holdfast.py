@@ -3,6 +3,7 @@
 A program here is started with two arguments: the server's binary and a scratch directory.
 """
 
+import itertools
 import os
 import shutil
 import signal
@@ -19,6 +20,8 @@ SCRATCH = Path(sys.argv[2]).resolve()
 WAIT_SECONDS_MAX = 120
 
 CASES = []
+# Numbers the servers' logs: a port comes again, and its log would then speak of the server before.
+STARTS = itertools.count(1)
 
 
 def case(function):
@@ -63,8 +66,8 @@ class Server:
 
     def __init__(self, data: Path, port: int | None = None, listen: str | None = None, **options):
         self.data, self.port = data, port or free_port()
-        self.log_path = SCRATCH / f"server-{self.port}.log"
-        with open(self.log_path, "ab") as log:
+        self.log_path = SCRATCH / f"server-{next(STARTS)}.log"
+        with open(self.log_path, "xb") as log:
             words = [BINARY, "serve", "--data", data, "--listen", listen or f"127.0.0.1:{self.port}"]
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
 

@@ -7,6 +7,8 @@ use holdfast_types::lsn::lsn_text;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::Client;
 
 /// Twenty rows, and an update of all of them that is in the archive.
@@ -72,12 +74,24 @@ async fn it_is_read_while_the_server_recycles_segments() {
     let data = bed.node.data().to_owned();
     let trail = bed.node.dir.join("trail");
     let before = oldest_segment(&trail);
+    let recycled = Arc::new(AtomicBool::new(false));
+    let until = recycled.clone();
     let reading = std::thread::spawn(move || {
-        for _ in 0..20 {
+        for read in 0.. {
             let found = found(&data, &["--table", "orders", "--where", "id = 7"]);
             assert_eq!(found["changes"].as_array().unwrap().len(), 3, "{found}");
+            if read >= 20 && until.load(Ordering::Relaxed) {
+                break;
+            }
         }
     });
+    // A slow machine makes twenty reads before its first checkpoint: until segments were recycled under a reader.
+    crate::node::until_settled("a segment is recycled", async || {
+        bed.until_archived(&client).await;
+        (oldest_segment(&trail) == before && !reading.is_finished()).then(|| format!("{before:?}"))
+    })
+    .await;
+    recycled.store(true, Ordering::Relaxed);
     while !reading.is_finished() {
         bed.until_archived(&client).await;
     }

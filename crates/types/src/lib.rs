@@ -26,6 +26,7 @@ pub mod record;
 pub mod schema;
 pub mod session_settings;
 pub mod sink;
+pub mod subscription;
 pub mod value;
 pub mod vocabulary;
 

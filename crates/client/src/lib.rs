@@ -1,4 +1,5 @@
-//! How a command connects to a running server as a client: an address or a URL, the environment that libpq's users set, and TLS.
+//! How a command connects to a running server as a client: an address or a URL, the environment that libpq's users set, and TLS;
+//! and how a subscription connects to its publisher ([`ConnInfo`], [`ReplicationLink`]).
 //!
 //! | source | gives |
 //! |---|---|
@@ -20,7 +21,11 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod conninfo;
+mod replication;
 mod server;
 mod tls;
 
+pub use conninfo::ConnInfo;
+pub use replication::{LinkError, Received, ReplicationLink, Row};
 pub use server::{ClientError, Given, Server};

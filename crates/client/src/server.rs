@@ -156,7 +156,7 @@ fn from_url(text: &str) -> Result<Server, ClientError> {
 }
 
 /// Without percent-encoding.
-fn decoded(text: &str) -> String {
+pub(crate) fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {

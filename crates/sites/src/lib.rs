@@ -2,7 +2,8 @@
 //!
 //! A publisher is a server to which subscribers connect as clients: [`command`] reads their replication commands, [`slot`] is what
 //! the server keeps for each, [`feed`] makes messages of the trail's transactions, in the format of [`pgoutput`], and
-//! [`link`] frames them. No socket and no session: `node` connects these to its clients.
+//! [`link`] frames them. A subscriber reads them with [`received`]. No socket and no session: `node` connects these to its clients
+//! and to its publishers.
 //!
 //! How it fails: a feed that cannot describe a change ends with the table's name; the subscriber is not sent the
 //! transaction's commit, and so drops what it got of it.
@@ -13,6 +14,7 @@ pub mod command;
 pub mod feed;
 pub mod link;
 pub mod pgoutput;
+pub mod received;
 pub mod slot;
 mod table;
 

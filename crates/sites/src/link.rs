@@ -40,6 +40,16 @@ pub fn keepalive(out: &mut Vec<u8>, lsn: u64, unix_us: i64, wants_answer: bool) 
     out.push(wants_answer.into());
 }
 
+/// Appends a status update. Each LSN names what the subscriber has everything below of.
+pub fn status_update(out: &mut Vec<u8>, status: &Status, unix_us: i64) {
+    out.push(b'r');
+    for lsn in [status.written, status.flushed, status.applied] {
+        out.extend_from_slice(&lsn.to_be_bytes());
+    }
+    out.extend_from_slice(&(unix_us - EPOCH_US).to_be_bytes());
+    out.push(status.wants_answer.into());
+}
+
 /// Reads a message of a subscriber. `None`: hot standby feedback, which concerns physical replication only.
 pub fn status(bytes: &[u8]) -> Result<Option<Status>, String> {
     let number = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes);
@@ -72,6 +82,9 @@ mod tests {
         let update = b"r\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\x01";
         let expected = Status { written: 3, flushed: 2, applied: 1, wants_answer: true };
         assert_eq!(status(update), Ok(Some(expected)));
+        out.clear();
+        status_update(&mut out, &expected, EPOCH_US);
+        assert_eq!(out, update);
         assert_eq!(status(b"h"), Ok(None));
         for cut in 1..update.len() {
             assert!(status(&update[..cut]).is_err(), "cut at {cut}");

@@ -77,7 +77,9 @@ impl ConnInfo {
             None | Some("any") => false,
             Some("primary" | "read-write") => true,
             Some(other) => {
-                return Err(format!("target_session_attrs {other:?} is not supported: any, primary and read-write are"));
+                return Err(format!(
+                    "target_session_attrs {other:?} is not supported: any, primary and read-write are"
+                ));
             }
         };
         let path = |name: &str| value(name).map(PathBuf::from);

@@ -345,6 +345,8 @@ struct ActiveRole {
     copies: Arc<KeptCopies>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
+    /// Ends the workers of subscriptions, which write as clients do.
+    subscriptions: Option<(watch::Sender<bool>, JoinHandle<()>)>,
 }
 
 impl ActiveRole {
@@ -412,6 +414,12 @@ impl ActiveRole {
     fn down(self, links: &tokio::runtime::Handle) -> Result<Option<Closed>, NodeError> {
         self.listener.set_hub(None);
         self.control.iter().for_each(|control| control.clear_trail());
+        if let Some((stop, task)) = self.subscriptions {
+            stop.send_replace(true);
+            if let Err(error) = links.block_on(task) {
+                tracing::error!("the task for subscriptions panicked: {error}");
+            }
+        }
         links.block_on(self.factory.feeds.write_all());
         // Standbys receive what was written last, and commits that wait for them are answered.
         self.hub.stop(None);

@@ -8,12 +8,20 @@ pub struct SqlState(pub &'static str);
 
 macro_rules! states {
     ($($name:ident = $code:literal;)*) => {
-        impl SqlState { $(pub const $name: SqlState = SqlState($code);)* }
+        impl SqlState {
+            $(pub const $name: SqlState = SqlState($code);)*
+
+            /// The state of a code that another server has sent, if it is one of these.
+            pub fn of(code: &str) -> Option<SqlState> {
+                [$($code),*].into_iter().find(|known| *known == code).map(SqlState)
+            }
+        }
     };
 }
 
 states! {
     CONNECTION_DOES_NOT_EXIST = "08003";
+    CONNECTION_FAILURE = "08006";
     PROTOCOL_VIOLATION = "08P01";
     FEATURE_NOT_SUPPORTED = "0A000";
     NUMERIC_VALUE_OUT_OF_RANGE = "22003";

@@ -127,10 +127,15 @@ impl Database {
 
     /// The rows of the table of replication slots, by a query of the server's own; none while there is no table.
     pub fn slot_rows(&self, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
+        self.internal_rows(SLOTS_TABLE, sql)
+    }
+
+    /// The rows of an internal table, by a query of the server's own; none while there is no table.
+    pub fn internal_rows(&self, table: &str, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
         let mut reader = self.reader()?;
         reader.begin()?;
         let conn = reader.conn_to_prepare()?;
-        let exists = format!("SELECT count(*) FROM main.sqlite_schema WHERE name = '{SLOTS_TABLE}'");
+        let exists = format!("SELECT count(*) FROM main.sqlite_schema WHERE name = '{table}'");
         match conn.query_value(&exists).map_err(unreadable)? {
             Value::Int(0) => Ok(Vec::new()),
             _ => conn.query_rows(sql).map_err(unreadable),

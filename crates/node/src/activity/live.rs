@@ -8,13 +8,15 @@ use crate::automatic_stats::AutomaticStats;
 use crate::backup::{BackupReport, Backups};
 use crate::clock::server_start_us;
 use crate::feeds::{Feeds, SlotReport};
-use holdfast_engine::{Blocked, DatabaseInfo, Engine};
+use crate::subscriptions::{Figures, Subscriptions};
+use holdfast_engine::{Blocked, Database, DatabaseInfo, Engine};
 use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
 use holdfast_sql::catalogue::{
     ArchiveRow, DatabaseActivityRow, DumpRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, SlotRow,
-    StandbyRow, Standing, StatementRow, SubscriberRow, TableActivityRow, TransactionsRow,
+    StandbyRow, Standing, StatementRow, SubscriberRow, SubscriptionRow, TableActivityRow, TransactionsRow,
 };
 use holdfast_types::access::Roles;
+use holdfast_types::subscription::Subscription;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fmt;
@@ -26,6 +28,9 @@ pub type EngineSlot = Arc<RwLock<Option<Engine>>>;
 /// The feeds, once there are any.
 pub type FeedsSlot = Arc<RwLock<Option<Arc<Feeds>>>>;
 
+/// The workers of subscriptions, once there may be any.
+pub type SubscriptionsSlot = Arc<RwLock<Option<Arc<Subscriptions>>>>;
+
 /// The sources of the catalogue's live tables.
 #[derive(Clone)]
 pub struct Watcher {
@@ -33,6 +38,7 @@ pub struct Watcher {
     pub activities: Arc<Activities>,
     pub engine: EngineSlot,
     pub feeds: FeedsSlot,
+    pub subscriptions: SubscriptionsSlot,
     pub replication: Arc<ReplicationStatus>,
     pub admission: Arc<Admission>,
     pub backups: Arc<Backups>,
@@ -85,6 +91,30 @@ fn slot_row(report: SlotReport, database: &DatabaseInfo) -> SlotRow {
     }
 }
 
+fn subscription_row(db: &Database, subscription: &Subscription, of: Figures) -> SubscriptionRow {
+    SubscriptionRow {
+        database_oid: db.oid(),
+        database: db.name().to_owned(),
+        number: subscription.number,
+        name: subscription.name.clone(),
+        state: of.phase.name(),
+        copying: of.copying,
+        received_lsn: of.received,
+        applied_lsn: of.applied,
+        heard_us: of.heard_us,
+        committed_us: of.committed_us,
+        lag_us: of.lag_us,
+        transactions: of.transactions,
+        changes: of.changes,
+        bytes: of.bytes,
+        rows_copied: of.rows_copied,
+        rows_missing: of.rows_missing,
+        apply_errors: of.apply_errors,
+        copy_errors: of.copy_errors,
+        last_error: of.last_error,
+    }
+}
+
 impl Live for Watcher {
     fn sessions(&self) -> Vec<SessionRow> {
         let waits = self.waits();
@@ -118,6 +148,20 @@ impl Live for Watcher {
             Some(slot_row(report, database))
         };
         feeds.report().into_iter().filter_map(row).collect()
+    }
+
+    fn subscriptions(&self) -> Vec<SubscriptionRow> {
+        let (Some(engine), Some(workers)) = (self.engine(), self.subscriptions.read().clone()) else {
+            return Vec::new();
+        };
+        let mut rows = Vec::new();
+        for db in engine.opened() {
+            for subscription in &db.schema().subscriptions.list {
+                let figures = workers.figures(db.volume(), subscription.number);
+                rows.extend(figures.map(|figures| subscription_row(&db, subscription, figures)));
+            }
+        }
+        rows
     }
 
     fn database_activity(&self) -> Vec<DatabaseActivityRow> {

@@ -15,7 +15,7 @@ mod tally;
 mod totals;
 
 pub use list::{Activities, Listed};
-pub use live::{EngineSlot, FeedsSlot, Watcher};
+pub use live::{EngineSlot, FeedsSlot, SubscriptionsSlot, Watcher};
 pub use session::Who;
 pub use signal::Signal;
 pub use statements::{Cost, Key};

@@ -3,7 +3,7 @@
 use super::context::ServerContext;
 use super::master_tasks::{set_delay, spawn_master_tasks};
 use super::{ActiveRole, NodeError, open_archive};
-use crate::activity::{Activities, EngineSlot, FeedsSlot, Watcher};
+use crate::activity::{Activities, EngineSlot, FeedsSlot, SubscriptionsSlot, Watcher};
 use crate::admission::{Admission, HBA_FILE, IDENT_FILE, share_rules, take_rules};
 use crate::automatic_stats::AutomaticStats;
 use crate::backup::{self, Backups};
@@ -13,6 +13,8 @@ use crate::database::Databases;
 use crate::feeds::{self, Feeds};
 use crate::replication_settings::{link_options, mirror_settings};
 use crate::session::{Factory, Scratch};
+use crate::settings::Settings;
+use crate::subscriptions::{self, Subscriptions};
 use holdfast_archive::{History, Store};
 use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
@@ -54,6 +56,7 @@ struct Views {
     activities: Arc<Activities>,
     slot: EngineSlot,
     feeds: FeedsSlot,
+    subscriptions: SubscriptionsSlot,
     status: Arc<ReplicationStatus>,
 }
 
@@ -83,6 +86,7 @@ impl Opening<'_> {
             activities: Arc::default(),
             slot: EngineSlot::default(),
             feeds: FeedsSlot::default(),
+            subscriptions: SubscriptionsSlot::default(),
             status: Arc::default(),
         };
         let engine = self.open_engine(!is_master, views.watcher())?;
@@ -128,11 +132,31 @@ impl Opening<'_> {
         let feeds = Feeds::new(engine.clone(), hub.clone(), waits_for_standbys);
         *views.feeds.write() = Some(feeds.clone());
         tasks.push(self.links.spawn(feeds::keep(feeds.clone(), stopping_feeds)));
-        let factory = views.factory(self.context, &engine, feeds, !is_master);
+        let subscriptions = Subscriptions::new(engine.clone(), Settings::new(&config.parameters()).level());
+        *views.subscriptions.write() = Some(subscriptions.clone());
+        let following = is_master.then(|| {
+            let (stop, stopping) = watch::channel(false);
+            (stop, self.links.spawn(subscriptions::keep(subscriptions.clone(), stopping)))
+        });
+        let factory = views.factory(self.context, &engine, feeds, subscriptions, !is_master);
         let (control, listener, workers) = (control.clone(), listener.clone(), workers(config));
         self.context.standing.opened(views.watcher(), control.clone());
         let Views { slot, status, .. } = views;
-        Ok(ActiveRole { engine, hub, listener, factory, slot, status, workers, control, mirror, copies, stop, tasks })
+        Ok(ActiveRole {
+            engine,
+            hub,
+            listener,
+            factory,
+            slot,
+            status,
+            workers,
+            control,
+            mirror,
+            copies,
+            stop,
+            tasks,
+            subscriptions: following,
+        })
     }
 
     fn connect_links(
@@ -311,6 +335,7 @@ impl Views {
             activities: self.activities.clone(),
             engine: self.slot.clone(),
             feeds: self.feeds.clone(),
+            subscriptions: self.subscriptions.clone(),
             automatic: self.stats.clone(),
             replication: self.status.clone(),
             admission: self.admission.clone(),
@@ -318,7 +343,14 @@ impl Views {
         }
     }
 
-    fn factory(&self, context: &ServerContext, engine: &Engine, feeds: Arc<Feeds>, standby: bool) -> Factory {
+    fn factory(
+        &self,
+        context: &ServerContext,
+        engine: &Engine,
+        feeds: Arc<Feeds>,
+        subscriptions: Arc<Subscriptions>,
+        standby: bool,
+    ) -> Factory {
         let ServerContext { dir, config, parameters, tls, listener, .. } = context;
         self.activities.statements.set_max(config.statements_kept);
         let file = |name| dir.join(name).display().to_string();
@@ -333,6 +365,7 @@ impl Views {
             listener: listener.clone(),
             admission: self.admission.clone(),
             feeds,
+            subscriptions,
             standby,
         }
     }

@@ -17,6 +17,7 @@ use crate::clock::now_us;
 use crate::database::Databases;
 use crate::feeds::Feeds;
 use crate::settings::{self, Settings};
+use crate::subscriptions::Subscriptions;
 use bytes::BytesMut;
 use holdfast_engine::Completion;
 use holdfast_replication::Listener;
@@ -45,6 +46,7 @@ pub struct Factory {
     pub admission: Arc<Admission>,
     /// Replication slots, and what feeds may send.
     pub feeds: Arc<Feeds>,
+    pub subscriptions: Arc<Subscriptions>,
     /// The server is a standby: sessions are read-only.
     pub standby: bool,
 }
@@ -153,6 +155,7 @@ impl SessionFactory for Factory {
             standby: self.standby,
             replication,
             feeds: self.feeds.clone(),
+            subscriptions: self.subscriptions.clone(),
             _places: places,
         };
         if session.settings.logging().connections {

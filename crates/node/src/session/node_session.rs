@@ -13,6 +13,7 @@ use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
 use crate::feeds::Feeds;
 use crate::settings::Settings;
+use crate::subscriptions::Subscriptions;
 use holdfast_engine::Completion;
 use holdfast_sql::Isolation;
 use holdfast_types::access::Roles;
@@ -70,6 +71,7 @@ pub struct NodeSession {
     /// It takes replication commands.
     pub(super) replication: bool,
     pub(super) feeds: Arc<Feeds>,
+    pub(super) subscriptions: Arc<Subscriptions>,
     /// The session's places among those of its role, database and address.
     pub(super) _places: Places,
 }

@@ -11,7 +11,6 @@ const I4: u32 = oid::INT4;
 const I8: u32 = oid::INT8;
 const F8: u32 = oid::FLOAT8;
 const TZ: u32 = oid::TIMESTAMPTZ;
-const LSN: u32 = oid::PG_LSN;
 
 const fn empty(name: &'static str, columns: &'static [(&'static str, u32)]) -> CatalogTable {
     CatalogTable { schema: "pg_catalog", name, columns, always_empty: true, rows: |_| Vec::new() }
@@ -156,24 +155,6 @@ pub const TABLES: &[CatalogTable] = &[
             ("total_bytes", I8),
             ("stats_reset", TZ),
         ],
-    ),
-    empty(
-        "pg_stat_subscription",
-        &[
-            ("subid", O),
-            ("subname", N),
-            ("pid", I4),
-            ("relid", O),
-            ("received_lsn", LSN),
-            ("last_msg_send_time", TZ),
-            ("last_msg_receipt_time", TZ),
-            ("latest_end_lsn", LSN),
-            ("latest_end_time", TZ),
-        ],
-    ),
-    empty(
-        "pg_stat_subscription_stats",
-        &[("subid", O), ("subname", N), ("apply_error_count", I8), ("sync_error_count", I8), ("stats_reset", TZ)],
     ),
     empty(
         "pg_stat_user_functions",

@@ -51,6 +51,10 @@ pub trait Live: Debug {
     fn slots(&self) -> Vec<SlotRow> {
         Vec::new()
     }
+    /// The subscriptions that have a worker.
+    fn subscriptions(&self) -> Vec<SubscriptionRow> {
+        Vec::new()
+    }
     /// The lines of `pg_hba.conf`.
     fn hba_file(&self) -> Vec<HbaRow>;
     /// The lines of `pg_ident.conf`.
@@ -83,6 +87,32 @@ pub struct SubscriberRow {
     pub applied_lsn: u64,
     /// Microseconds since 1970.
     pub answered_us: Option<i64>,
+}
+
+/// A subscription and what its worker has done since the server started. LSNs are the publisher's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SubscriptionRow {
+    pub database_oid: u32,
+    pub database: String,
+    pub number: u32,
+    pub name: String,
+    pub state: &'static str,
+    /// The table that is being copied.
+    pub copying: Option<u32>,
+    pub received_lsn: u64,
+    pub applied_lsn: u64,
+    /// Microseconds since 1970; 0: never.
+    pub heard_us: i64,
+    pub committed_us: i64,
+    pub lag_us: i64,
+    pub transactions: u64,
+    pub changes: u64,
+    pub bytes: u64,
+    pub rows_copied: u64,
+    pub rows_missing: u64,
+    pub apply_errors: u64,
+    pub copy_errors: u64,
+    pub last_error: Option<String>,
 }
 
 /// What statements have done to a table.

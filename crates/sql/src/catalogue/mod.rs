@@ -50,6 +50,7 @@ mod pg_views;
 mod processes;
 mod replication;
 mod shapes;
+mod sites;
 mod sizes;
 mod standing;
 mod table;
@@ -59,7 +60,7 @@ pub use crate::names::TEMP_NAMESPACE;
 pub use crate::types::{lsn_text, parse_lsn};
 pub use live::{
     Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, SlotRow, SubscriberRow,
-    TableActivityRow, TransactionsRow,
+    SubscriptionRow, TableActivityRow, TransactionsRow,
 };
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, sequence as sequence_oid};
 pub use pg_database::{acl_item_text, grants as acl_value};
@@ -128,6 +129,9 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_sequence::LIST,
         &pg_sequence::TABLE,
         &pg_stat_database::TABLE,
+        &sites::PG_STAT_SUBSCRIPTION,
+        &sites::PG_STAT_SUBSCRIPTION_STATS,
+        &sites::SITES,
         &pg_stat_server::BGWRITER,
         &pg_stat_server::CONFLICTS,
         &pg_stat_server::WAL,

@@ -12,7 +12,7 @@ use crate::types::{lsn_text, more};
 use holdfast_types::Value;
 use holdfast_types::desc::oid;
 
-fn lsn(value: u64) -> Value {
+pub(super) fn lsn(value: u64) -> Value {
     text(lsn_text(value))
 }
 

@@ -1,0 +1,77 @@
+//! A publisher and a subscriber, and how both are compared.
+
+use crate::node::{Node, rows};
+use crate::server::{one, run, until_settled};
+use tempfile::TempDir;
+use tokio_postgres::Client;
+
+/// Two servers; the first publishes.
+pub struct Bed {
+    pub publisher: Node,
+    pub subscriber: Node,
+    pub scratch: TempDir,
+}
+
+impl Bed {
+    pub fn start() -> Bed {
+        let scratch = TempDir::new().unwrap();
+        let (mut publisher, mut subscriber) = (Node::new(&scratch, "a"), Node::new(&scratch, "b"));
+        publisher.start();
+        subscriber.start();
+        Bed { publisher, subscriber, scratch }
+    }
+
+    /// Runs the same statement on both.
+    pub async fn both(&self, sql: &str) {
+        run(&self.publisher.connect().await, sql).await;
+        run(&self.subscriber.connect().await, sql).await;
+    }
+
+    pub async fn publish(&self, sql: &str) {
+        run(&self.publisher.connect().await, sql).await;
+    }
+
+    /// The CONNECTION of a subscription to the publisher.
+    pub fn connection(&self) -> String {
+        connection(&self.publisher)
+    }
+
+    /// Creates the subscription `s` to the publication `p`.
+    pub async fn subscribe(&self, with: &str) {
+        let sql = format!("create subscription s connection '{}' publication p{with}", self.connection());
+        run(&self.subscriber.connect().await, &sql).await;
+    }
+
+    /// Waits until the subscriber's query returns what the publisher's does.
+    pub async fn until_equal(&self, there: &str, here: &str) {
+        let (publisher, subscriber) = (self.publisher.connect().await, self.subscriber.connect().await);
+        until_equal(&publisher, &subscriber, there, here).await;
+    }
+
+    /// One cell of the subscription's row of `holdfast_stat_sites`.
+    pub async fn figure(&self, column: &str) -> String {
+        figure(&self.subscriber.connect().await, column).await
+    }
+}
+
+pub fn connection(node: &Node) -> String {
+    let (host, port) = node.at().rsplit_once(':').map(|(host, port)| (host.to_owned(), port.to_owned())).unwrap();
+    format!("host={host} port={port} dbname=holdfast user=holdfast")
+}
+
+pub async fn figure(client: &Client, column: &str) -> String {
+    one(client, &format!("select {column} from holdfast_stat_sites where direction = 'from'")).await
+}
+
+pub async fn until_equal(publisher: &Client, subscriber: &Client, there: &str, here: &str) {
+    until_settled("the subscriber has everything", async || {
+        let (published, received) = (rows(publisher, there).await, rows(subscriber, here).await);
+        let state = "select state, applied_lsn, transactions, changes, last_error from holdfast_stat_sites";
+        let state = rows(subscriber, state).await;
+        (published != received).then(|| {
+            let first = published.iter().zip(&received).find(|(published, received)| published != received);
+            format!("{} rows, {} received, first difference {first:?}, {state:?}", published.len(), received.len())
+        })
+    })
+    .await;
+}

@@ -1,0 +1,183 @@
+//! Compares a subscription's tables, and looks again at the rows that differ.
+//!
+//! | publisher before | publisher after | subscriber between, with everything applied | then |
+//! |---|---|---|---|
+//! | r | r | r | equal |
+//! | r | r | another, or none | different |
+//! | r | s | any | it is being changed: looked at again |
+
+use crate::rows::{
+    Hashes, each_published, hash_of_values, key_hash, key_of, published_of, published_rows, received_of, received_rows,
+    value_of,
+};
+use crate::subscription::{CompareError, Published, Subscription, published, publisher, quoted, rows};
+use holdfast_client::ReplicationLink;
+use serde::Serialize;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+use tokio_postgres::Client;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Rows that are looked at again, of one table; beyond them the table counts as different without a second look.
+const AGAIN_MAX: usize = 100_000;
+
+/// Keys in one query.
+const KEYS_MAX: usize = 200;
+
+/// How often a row that is being changed is looked at, and how long the subscriber may take to catch up.
+const LOOKS_MAX: usize = 20;
+const CATCH_UP_MAX: Duration = Duration::from_secs(120);
+
+/// A row that differs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Difference {
+    /// The values of its key.
+    pub key: Vec<String>,
+    /// `missing` here, `extra` here, or `changed`.
+    pub what: &'static str,
+}
+
+/// A table that was compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableReport {
+    pub table: String,
+    pub rows: usize,
+    pub differences: usize,
+    /// Some of them.
+    pub first: Vec<Difference>,
+    /// Rows that were changed at each look.
+    pub busy: usize,
+}
+
+/// A subscription that was compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub subscription: String,
+    pub tables: Vec<TableReport>,
+    pub differences: usize,
+}
+
+/// Compares a subscription; `progress` is called with each table's name first.
+pub async fn compare(
+    client: &Client,
+    of: &Subscription,
+    mut progress: impl FnMut(&str),
+) -> Result<Report, CompareError> {
+    let mut link = publisher(of).await?;
+    let mut tables = Vec::new();
+    for table in published(&mut link, of).await? {
+        progress(&table.name);
+        tables.push(compare_table(client, &mut link, of, &table).await?);
+    }
+    link.close().await;
+    let differences = tables.iter().map(|table| table.differences).sum();
+    Ok(Report { subscription: of.name.clone(), tables, differences })
+}
+
+/// A row that is not known to be equal: the fields of its key, as COPY writes them.
+type Key = Vec<Vec<u8>>;
+
+async fn compare_table(
+    client: &Client,
+    link: &mut ReplicationLink,
+    of: &Subscription,
+    table: &Published,
+) -> Result<TableReport, CompareError> {
+    let mut there = published_rows(link, table).await?;
+    let count = there.len();
+    until_applied(client, link, of).await?;
+    let mut open: Vec<Key> = Vec::new();
+    let keep = |line: &[u8]| key_of(line, &table.key).into_iter().map(<[u8]>::to_vec).collect::<Key>();
+    received_rows(client, table, |line| {
+        if there.remove(&key_hash(line, &table.key)) != Some(xxh3_128(line)) && open.len() < AGAIN_MAX {
+            open.push(keep(line));
+        }
+    })
+    .await?;
+    if !there.is_empty() {
+        // Of these only the hashes are known.
+        each_published(link, table, |line| {
+            if there.contains_key(&key_hash(line, &table.key)) && open.len() < AGAIN_MAX {
+                open.push(keep(line));
+            }
+        })
+        .await?;
+    }
+    let known: HashSet<Key> = open.drain(..).collect();
+    let mut open: Vec<Key> = known.into_iter().collect();
+    let mut differences = Vec::new();
+    for look in 0..LOOKS_MAX {
+        if open.is_empty() {
+            break;
+        }
+        if look > 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        open = look_again(client, link, of, table, open, &mut differences).await?;
+    }
+    let total = differences.len();
+    differences.truncate(10);
+    Ok(TableReport { table: table.name.clone(), rows: count, differences: total, first: differences, busy: open.len() })
+}
+
+/// Looks at the rows of some keys again; returns those that are being changed.
+async fn look_again(
+    client: &Client,
+    link: &mut ReplicationLink,
+    of: &Subscription,
+    table: &Published,
+    open: Vec<Key>,
+    differences: &mut Vec<Difference>,
+) -> Result<Vec<Key>, CompareError> {
+    let mut busy = Vec::new();
+    for some in open.chunks(KEYS_MAX) {
+        let values: Vec<Vec<String>> = some.iter().map(|key| key.iter().map(|f| value_of(f)).collect()).collect();
+        let before = published_of(link, table, &values).await?;
+        until_applied(client, link, of).await?;
+        let here = received_of(client, table, &values).await?;
+        let after = published_of(link, table, &values).await?;
+        for (key, values) in some.iter().zip(values) {
+            let row = |rows: &Hashes| rows.get(&hash_of_values(key)).copied();
+            match (row(&before), row(&here), row(&after)) {
+                (before, _, after) if before != after => busy.push(key.clone()),
+                (before, here, _) if before == here => {}
+                (None, _, _) => differences.push(Difference { key: values, what: "extra" }),
+                (_, None, _) => differences.push(Difference { key: values, what: "missing" }),
+                _ => differences.push(Difference { key: values, what: "changed" }),
+            }
+        }
+    }
+    Ok(busy)
+}
+
+/// Waits until the subscriber has applied everything that the publisher has now.
+async fn until_applied(client: &Client, link: &mut ReplicationLink, of: &Subscription) -> Result<(), CompareError> {
+    let now = link.query("SELECT pg_catalog.pg_current_wal_lsn()").await?;
+    let now = now.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+    let now = now.ok_or_else(|| CompareError::Other("the publisher does not say how far it is".to_owned()))?;
+    let slot = rows(
+        client,
+        &format!("SELECT subslotname FROM pg_catalog.pg_subscription WHERE subname = {}", quoted(&of.name)),
+    )
+    .await?;
+    let slot = slot.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+    let slot = slot.ok_or_else(|| CompareError::Other(format!("subscription \"{}\" has no slot", of.name)))?;
+    // The subscriber confirms what it has applied, also of transactions that it was not sent.
+    let reached = format!(
+        "SELECT confirmed_flush_lsn >= '{now}' FROM pg_catalog.pg_replication_slots WHERE slot_name = {}",
+        quoted(&slot)
+    );
+    let until = Instant::now() + CATCH_UP_MAX;
+    loop {
+        let answer = link.query(&reached).await?;
+        match answer.first().and_then(|row| row.first()).and_then(Option::as_deref) {
+            Some("t") => return Ok(()),
+            Some(_) if Instant::now() < until => tokio::time::sleep(Duration::from_millis(20)).await,
+            Some(_) => {
+                let seconds = CATCH_UP_MAX.as_secs();
+                return Err(CompareError::Other(format!("the subscriber has not caught up in {seconds} s")));
+            }
+            None => return Err(CompareError::Other(format!("the publisher has no slot \"{slot}\""))),
+        }
+    }
+}

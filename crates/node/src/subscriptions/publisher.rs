@@ -1,0 +1,129 @@
+//! What a subscription asks of its publisher in single commands: the tables of publications, and slots.
+//!
+//! Failure: 08001 where the publisher cannot be reached; what it refuses keeps its SQLSTATE.
+
+use holdfast_client::{ConnInfo, LinkError, ReplicationLink};
+use holdfast_types::{SqlError, SqlResult, SqlState};
+
+/// The output plugin.
+pub const PLUGIN: &str = "pgoutput";
+
+/// A table that the publications publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteTable {
+    pub schema: String,
+    pub name: String,
+    pub columns: Vec<String>,
+}
+
+/// An error of the connection as clients see it.
+pub fn as_sql(error: LinkError) -> SqlError {
+    match error {
+        LinkError::Refused { code, message } => {
+            let state = SqlState::of(&code).unwrap_or(SqlState::CONNECTION_FAILURE);
+            SqlError::new(state, format!("the publisher refuses: {message}"))
+        }
+        LinkError::Setting(why) => SqlError::new(SqlState::CONNECTION_FAILURE, why),
+        other => {
+            let message = format!("could not connect to the publisher: {other}");
+            SqlError::new(SqlState::CONNECTION_FAILURE, message)
+        }
+    }
+}
+
+/// Connects; `name` is what the publisher's views show.
+pub async fn connect(connection: &str, name: &str) -> Result<ReplicationLink, LinkError> {
+    let info = ConnInfo::parse(connection).map_err(LinkError::Setting)?;
+    let mut link = ReplicationLink::connect(&info, name).await?;
+    // As PostgreSQL's subscribers do: names are looked up in no schema that a table's owner could have filled.
+    link.query("SELECT pg_catalog.set_config('search_path', '', false);").await?;
+    Ok(link)
+}
+
+/// A text as a literal.
+pub fn quoted(text: &str) -> String {
+    let doubled = text.replace('\'', "''");
+    match text.contains('\\') {
+        true => format!("E'{}'", doubled.replace('\\', "\\\\")),
+        false => format!("'{doubled}'"),
+    }
+}
+
+/// A name as an identifier.
+pub fn named(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Names as a list of literals.
+pub fn quoted_list(names: &[String]) -> String {
+    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
+}
+
+/// The tables of these publications, and the names of those that the publisher does not have.
+pub async fn published_tables(connection: &str, publications: &[String]) -> SqlResult<(Vec<RemoteTable>, Vec<String>)> {
+    let mut link = connect(connection, "subscription").await.map_err(as_sql)?;
+    let found = ask_for_tables(&mut link, publications).await.map_err(as_sql);
+    link.close().await;
+    found
+}
+
+async fn ask_for_tables(
+    link: &mut ReplicationLink,
+    publications: &[String],
+) -> Result<(Vec<RemoteTable>, Vec<String>), LinkError> {
+    let names = quoted_list(publications);
+    let known = format!("SELECT t.pubname FROM\n pg_catalog.pg_publication t WHERE\n t.pubname IN ({names})");
+    let known: Vec<String> = link.query(&known).await?.into_iter().flatten().flatten().collect();
+    let missing = publications.iter().filter(|name| !known.contains(name)).cloned().collect();
+    let tables = format!(
+        "SELECT DISTINCT t.schemaname, t.tablename, t.attnames FROM pg_catalog.pg_publication_tables t WHERE t.pubname IN ({names})"
+    );
+    let mut found: Vec<RemoteTable> = Vec::new();
+    for row in link.query(&tables).await? {
+        let [Some(schema), Some(name), columns] = row.as_slice() else {
+            return Err(LinkError::Lost("the list of published tables has another form".to_owned()));
+        };
+        let columns = columns.as_deref().and_then(|text| holdfast_types::array::Array::parse_braces(text).ok());
+        let columns: Vec<String> =
+            columns.map(|array| array.elements.into_iter().flatten().collect()).unwrap_or_default();
+        if let Some(other) = found.iter().find(|t| (&t.schema, &t.name) == (schema, name)) {
+            let why = format!(
+                "cannot use different column lists for table \"{}.{}\" in different publications",
+                other.schema, other.name
+            );
+            return Err(LinkError::Refused { code: SqlState::FEATURE_NOT_SUPPORTED.0.to_owned(), message: why });
+        }
+        found.push(RemoteTable { schema: schema.clone(), name: name.clone(), columns });
+    }
+    Ok((found, missing))
+}
+
+/// Creates the slot of a subscription.
+pub async fn create_slot(connection: &str, slot: &str) -> SqlResult<()> {
+    let command = format!("CREATE_REPLICATION_SLOT {} LOGICAL {PLUGIN} (SNAPSHOT 'nothing')", named(slot));
+    run(connection, &command).await
+}
+
+/// Drops the slot of a subscription.
+pub async fn drop_slot(connection: &str, slot: &str) -> SqlResult<()> {
+    run(connection, &format!("DROP_REPLICATION_SLOT {} WAIT", named(slot))).await
+}
+
+async fn run(connection: &str, command: &str) -> SqlResult<()> {
+    let mut link = connect(connection, "subscription").await.map_err(as_sql)?;
+    let done = link.query(command).await.map_err(as_sql);
+    link.close().await;
+    done.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{named, quoted};
+
+    #[test]
+    fn texts_and_names_are_quoted() {
+        assert_eq!(quoted("it's"), "'it''s'");
+        assert_eq!(quoted("a\\'b"), "E'a\\\\''b'");
+        assert_eq!(named("a\"b"), "\"a\"\"b\"");
+    }
+}

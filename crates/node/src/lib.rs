@@ -31,6 +31,7 @@ mod server;
 mod session;
 mod settings;
 mod statement_memory;
+mod subscriptions;
 mod web;
 
 pub use activity::Totals;

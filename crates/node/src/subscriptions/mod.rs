@@ -1,0 +1,3 @@
+//! What subscriptions do at their publishers.
+
+pub mod publisher;

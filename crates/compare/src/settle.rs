@@ -28,6 +28,9 @@ const KEYS_MAX: usize = 200;
 const LOOKS_MAX: usize = 20;
 const CATCH_UP_MAX: Duration = Duration::from_secs(120);
 
+/// So long nothing is sent to a subscriber that has everything.
+const QUIET: Duration = Duration::from_millis(500);
+
 /// A row that differs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
@@ -162,22 +165,32 @@ async fn until_applied(client: &Client, link: &mut ReplicationLink, of: &Subscri
     .await?;
     let slot = slot.into_iter().next().and_then(|row| row.into_iter().next().flatten());
     let slot = slot.ok_or_else(|| CompareError::Other(format!("subscription \"{}\" has no slot", of.name)))?;
-    // The subscriber confirms what it has applied, also of transactions that it was not sent.
+    // The subscriber confirms what it has applied, also of transactions that it was not sent. What the publisher writes for itself it
+    // need not confirm: then nothing is sent for a while, and all of that is confirmed.
     let reached = format!(
-        "SELECT confirmed_flush_lsn >= '{now}' FROM pg_catalog.pg_replication_slots WHERE slot_name = {}",
+        "SELECT s.confirmed_flush_lsn >= '{now}', r.sent_lsn, s.confirmed_flush_lsn >= r.sent_lsn \
+         FROM pg_catalog.pg_replication_slots s LEFT JOIN pg_catalog.pg_stat_replication r ON r.pid = s.active_pid \
+         WHERE s.slot_name = {}",
         quoted(&slot)
     );
     let until = Instant::now() + CATCH_UP_MAX;
+    let (mut sent, mut since) = (None, Instant::now());
     loop {
         let answer = link.query(&reached).await?;
-        match answer.first().and_then(|row| row.first()).and_then(Option::as_deref) {
-            Some("t") => return Ok(()),
-            Some(_) if Instant::now() < until => tokio::time::sleep(Duration::from_millis(20)).await,
-            Some(_) => {
-                let seconds = CATCH_UP_MAX.as_secs();
-                return Err(CompareError::Other(format!("the subscriber has not caught up in {seconds} s")));
-            }
-            None => return Err(CompareError::Other(format!("the publisher has no slot \"{slot}\""))),
+        let Some([is_reached, sent_now, all_sent]) = answer.first().map(Vec::as_slice) else {
+            return Err(CompareError::Other(format!("the publisher has no slot \"{slot}\"")));
+        };
+        if *sent_now != sent {
+            (sent, since) = (sent_now.clone(), Instant::now());
         }
+        let is_quiet = all_sent.as_deref() == Some("t") && since.elapsed() >= QUIET;
+        if is_reached.as_deref() == Some("t") || is_quiet {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            let seconds = CATCH_UP_MAX.as_secs();
+            return Err(CompareError::Other(format!("the subscriber has not caught up in {seconds} s")));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

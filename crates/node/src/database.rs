@@ -117,7 +117,7 @@ impl Served {
         user: &str,
     ) -> SqlResult<Translated> {
         let dialect = self.db.dialect();
-        translate(piece, &Context { dialect, schema, database: self.db.name(), user, param_types })
+        translate(piece, &Context { dialect, schema, database: self.db.name(), user, param_types, applies: false })
     }
 }
 

@@ -16,12 +16,14 @@ use holdfast_sql::{Among, Notice};
 use holdfast_store::privileges::{CREATE, Row};
 use holdfast_store::publications;
 use holdfast_store::schema_read::FIRST_OID;
+use holdfast_store::subscriptions;
 use holdfast_types::access::check::{Acting, sequence_name};
 use holdfast_types::access::needs::Creates;
 use holdfast_types::access::predefined::{BOOTSTRAP_OID, PUBLIC_OID};
 use holdfast_types::access::{Acl, Checker, Grants, RoleChanges};
 use holdfast_types::publication::Publications;
 use holdfast_types::schema::Table;
+use holdfast_types::subscription::Subscriptions;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,6 +52,7 @@ pub struct Draft<'a> {
     session_role: u32,
     grants: Grants,
     publications: Publications,
+    subscriptions: Subscriptions,
     changed: BTreeSet<Key>,
     notices: Vec<Notice>,
     /// Schema changes in addition to those of the internal table, before them.
@@ -80,6 +83,7 @@ impl<'a> Draft<'a> {
             session_role,
             grants,
             publications: Publications::clone(&checker.schema.publications),
+            subscriptions: Subscriptions::clone(&checker.schema.subscriptions),
             changed: BTreeSet::new(),
             notices: Vec::new(),
             before: Vec::new(),
@@ -102,6 +106,8 @@ impl<'a> Draft<'a> {
         steps.extend(self.steps());
         let before = &self.checker.schema.publications;
         steps.extend(publications::steps(before, &self.publications, |oid| oid - FIRST_OID));
+        let before = &self.checker.schema.subscriptions;
+        steps.extend(subscriptions::steps(before, &self.subscriptions, |oid| oid - FIRST_OID));
         Ok(Changes { steps, on_databases: self.on_databases, notices: self.notices })
     }
 

@@ -3,6 +3,7 @@
 use crate::privilege_statement::PrivilegeStatement;
 use crate::publication_statement::PublicationStatement;
 use crate::role_statement::{RoleSpec, RoleStatement};
+use crate::subscription_statement::SubscriptionStatement;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{ParameterChange, TableLockMode, Value};
 
@@ -111,6 +112,8 @@ pub enum Kind {
     Privileges(Box<PrivilegeStatement>),
     /// Publications.
     Publication(Box<PublicationStatement>),
+    /// Subscriptions.
+    Subscription(Box<SubscriptionStatement>),
     /// Accepted without effect; the session only answers.
     #[allow(clippy::enum_variant_names)]
     NoOp,

@@ -11,4 +11,6 @@ pub struct Context<'a> {
     pub user: &'a str,
     /// OIDs a Parse message gave for `$1` ..., 0 where it leaves the choice.
     pub param_types: &'a [u32],
+    /// A subscription's worker applies it: it may change tables that the subscription writes. No session sets this.
+    pub applies: bool,
 }

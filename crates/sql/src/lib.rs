@@ -46,6 +46,8 @@ mod session;
 pub mod sqlite;
 mod start_parameters;
 mod statement;
+pub mod subscription_statement;
+pub mod subscriptions;
 mod tokens;
 mod translate;
 mod translated;

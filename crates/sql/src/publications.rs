@@ -48,7 +48,10 @@ pub fn translate(text: &str) -> SqlResult<Translated> {
     Ok(Translated { cacheable: false, ..Translated::command(kind, verb) })
 }
 
-fn comma_separated<T>(words: &mut Words<'_>, mut one: impl FnMut(&mut Words<'_>) -> SqlResult<T>) -> SqlResult<Vec<T>> {
+pub(crate) fn comma_separated<T>(
+    words: &mut Words<'_>,
+    mut one: impl FnMut(&mut Words<'_>) -> SqlResult<T>,
+) -> SqlResult<Vec<T>> {
     let mut all = vec![one(words)?];
     while words.take(&Token::Comma) {
         all.push(one(words)?);
@@ -91,7 +94,7 @@ fn alteration(words: &mut Words<'_>, text: &str) -> SqlResult<Alteration> {
     }
 }
 
-fn role(words: &mut Words<'_>) -> SqlResult<RoleName> {
+pub(crate) fn role(words: &mut Words<'_>) -> SqlResult<RoleName> {
     let quoted = matches!(words.token(), Some(Token::Word(w)) if w.quote_style.is_some());
     let name = words.name()?;
     Ok(match name.as_str() {
@@ -209,7 +212,7 @@ fn options(words: &mut Words<'_>) -> SqlResult<WrittenOptions> {
     if words.take(&Token::RParen) { Ok(options) } else { Err(words.syntax()) }
 }
 
-fn value(words: &mut Words<'_>) -> SqlResult<String> {
+pub(crate) fn value(words: &mut Words<'_>) -> SqlResult<String> {
     let value = match words.token() {
         Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => text.clone(),
         Some(Token::Number(text, _)) => text.clone(),
@@ -241,7 +244,7 @@ fn kinds(value: Option<String>) -> SqlResult<[bool; 4]> {
     Ok(found)
 }
 
-fn boolean(name: &str, value: Option<String>) -> SqlResult<bool> {
+pub(crate) fn boolean(name: &str, value: Option<String>) -> SqlResult<bool> {
     match value.map(|value| value.to_ascii_lowercase()).as_deref() {
         None | Some("true" | "on" | "1") => Ok(true),
         Some("false" | "off" | "0") => Ok(false),

@@ -9,6 +9,7 @@ use crate::publications;
 use crate::role_statement::RoleSpec;
 use crate::roles;
 use crate::start_parameters;
+use crate::subscriptions;
 use crate::translated::Translated;
 use crate::types;
 use crate::vacuum;
@@ -103,6 +104,9 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
         }
         ("CREATE" | "ALTER" | "DROP", ["PUBLICATION", ..]) | ("COMMENT", ["ON", "PUBLICATION", ..]) => {
             return publications::translate(text).map(Some);
+        }
+        ("CREATE" | "ALTER" | "DROP", ["SUBSCRIPTION", ..]) | ("COMMENT", ["ON", "SUBSCRIPTION", ..]) => {
+            return subscriptions::translate(text).map(Some);
         }
         ("CREATE", ["DATABASE", ..]) => return create_database(text).map(Some),
         ("DROP", ["DATABASE", ..]) => return drop_database(text).map(Some),

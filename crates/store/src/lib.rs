@@ -20,6 +20,7 @@ pub mod schema_read;
 pub mod sequences;
 pub mod shapes;
 pub mod sqlite;
+pub mod subscriptions;
 pub mod temp_schema;
 pub mod touch;
 pub mod volume;

@@ -18,9 +18,18 @@ pub const SHAPES_TABLE: &str = "holdfast_shapes";
 /// Holds logical replication slots.
 pub const SLOTS_TABLE: &str = "holdfast_slots";
 
+/// Holds subscriptions. It is written by schema changes, as [`PUBLICATIONS_TABLE`] is.
+pub const SUBSCRIPTIONS_TABLE: &str = "holdfast_subscriptions";
+
+/// Holds how far subscriptions have applied their publishers' changes.
+pub const POSITIONS_TABLE: &str = "holdfast_positions";
+
+/// The internal tables whose rows are changed as those of a user's table are.
+const AUDITED: [&str; 3] = [PREPARED_TABLE, SLOTS_TABLE, POSITIONS_TABLE];
+
 /// Whether the trail carries what is changed in a table of this name.
 pub fn is_audited(name: &[u8]) -> bool {
-    !is_internal(name) || name == PREPARED_TABLE.as_bytes() || name == SLOTS_TABLE.as_bytes()
+    !is_internal(name) || AUDITED.iter().any(|audited| name == audited.as_bytes())
 }
 
 /// Whether a table of this name belongs to Holdfast and not to the user. ASCII case is ignored, as SQLite does.

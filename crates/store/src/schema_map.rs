@@ -8,10 +8,11 @@
 //! | `holdfast_tables` | for each table, view and virtual table: its id and current name |
 //!
 //! `holdfast_privileges` is created by the first GRANT or by the first object of another owner: see [`crate::privileges`]; `holdfast_publications` by the first publication: see [`crate::publications`],
-//! and `holdfast_shapes` with it: see [`crate::shapes`].
+//! and `holdfast_shapes` with it: see [`crate::shapes`]; `holdfast_subscriptions` by the first subscription: see
+//! [`crate::subscriptions`].
 //!
-//! Two more, `holdfast_prepared` and `holdfast_slots`, are created by the first PREPARE TRANSACTION and the first logical
-//! replication slot. They are internal too, but they have ids, and the trail carries their rows like those of a user's table.
+//! Three more, `holdfast_prepared`, `holdfast_slots` and `holdfast_positions`, are created by the first PREPARE TRANSACTION, the first
+//! logical replication slot and the first subscription. They are internal too, but they have ids, and the trail carries their rows like those of a user's table.
 //!
 //! Ids depend only on the statements, never on the positions of pages, so redo of the same statements on another copy
 //! gives the same ids:
@@ -31,20 +32,22 @@
 use crate::carried::{Carried, carried};
 use crate::locking::{self, Locking};
 pub use crate::names::{
-    PREPARED_TABLE, PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SHAPES_TABLE, SLOTS_TABLE, is_audited, is_internal, quote,
+    POSITIONS_TABLE, PREPARED_TABLE, PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SHAPES_TABLE, SLOTS_TABLE,
+    SUBSCRIPTIONS_TABLE, is_audited, is_internal, quote,
 };
 use crate::privileges::{self, ColumnsBefore};
 use crate::publications;
 use crate::shapes;
 use crate::sqlite::{Conn, SqliteError};
+use crate::subscriptions;
 use holdfast_types::{Epoch, TableId, Value, ValueRef, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 
 /// Version of the internal tables' layout.
 pub const VOLUME_FORMAT: i64 = 1;
 
-const INTERNAL_TABLES: [&str; 5] =
-    ["holdfast_meta", "holdfast_tables", PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SHAPES_TABLE];
+const INTERNAL_TABLES: [&str; 6] =
+    ["holdfast_meta", "holdfast_tables", PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SHAPES_TABLE, SUBSCRIPTIONS_TABLE];
 
 /// Why a schema cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -224,6 +227,7 @@ pub fn end_ddl(conn: &mut Conn, before: &ObjectsBefore) -> Result<TableMap, Sche
     reconcile(conn, &before.objects, &now)?;
     privileges::follow_schema(conn, &before.columns)?;
     publications::follow_schema(conn, &before.published)?;
+    subscriptions::follow_schema(conn)?;
     conn.exec("UPDATE main.holdfast_meta SET schema_epoch = schema_epoch + 1 WHERE id = 1")?;
     let map = read_map(conn)?;
     let tables = map.tables.iter().map(|table| (table.id, table.name.as_str()));

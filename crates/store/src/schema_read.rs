@@ -13,6 +13,7 @@ use crate::privileges;
 use crate::publications;
 use crate::schema_map::{RowKey, TableMap, is_internal, quote};
 use crate::sqlite::{Conn, SqliteError};
+use crate::subscriptions;
 use holdfast_types::schema::{Column, ForeignKey, Index, Schema, Table, TableKind, Trigger};
 use holdfast_types::{TableId, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -62,6 +63,7 @@ pub fn read_schema(conn: &mut Conn, map: &TableMap) -> Result<Schema, SqliteErro
     }
     schema.grants = Arc::new(privileges::read(conn, |id| FIRST_OID + id)?);
     schema.publications = Arc::new(publications::read(conn, |id| FIRST_OID + id)?);
+    schema.subscriptions = Arc::new(subscriptions::read(conn, |id| FIRST_OID + id)?);
     schema.tables.sort_by_key(|table| table.oid);
     schema.by_name = schema.tables.iter().enumerate().map(|(i, t)| (t.name.to_ascii_lowercase(), i)).collect();
     Ok(schema)

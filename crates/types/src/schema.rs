@@ -5,6 +5,7 @@ use crate::access::grants::Grants;
 use crate::definition::Definition;
 use crate::definition::names::{default_name, free};
 use crate::publication::Publications;
+use crate::subscription::Subscriptions;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub struct Schema {
     /// Owners and privileges.
     pub grants: Arc<Grants>,
     pub publications: Arc<Publications>,
+    pub subscriptions: Arc<Subscriptions>,
 }
 
 impl Schema {

@@ -28,13 +28,25 @@ pub struct Subscription {
 }
 
 /// What may be set WITH (...).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubscriptionOptions {
     pub enabled: bool,
     /// The rows that the tables have are copied first.
     pub copy_data: bool,
     /// An error disables the subscription; else it is tried again.
     pub disable_on_error: bool,
+    pub synchronous_commit: SynchronousCommit,
+}
+
+/// PostgreSQL's `synchronous_commit` of what the subscription applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SynchronousCommit {
+    #[default]
+    Off,
+    Local,
+    RemoteWrite,
+    On,
+    RemoteApply,
 }
 
 /// All subscriptions of a database.
@@ -50,14 +62,56 @@ impl SubscriptionOptions {
     /// The letters of the options that are on, as the internal table holds them.
     pub fn letters(&self) -> String {
         let letters = [(self.enabled, 'e'), (self.copy_data, 'c'), (self.disable_on_error, 'd')];
-        letters.into_iter().filter(|(on, _)| *on).map(|(_, letter)| letter).collect()
+        let on = letters.into_iter().filter(|(on, _)| *on).map(|(_, letter)| letter);
+        on.chain(self.synchronous_commit.letter()).collect()
     }
 
     /// Reads [`SubscriptionOptions::letters`].
     pub fn parse_letters(text: &str) -> Option<SubscriptionOptions> {
         let has = |letter| text.contains(letter);
-        let options = SubscriptionOptions { enabled: has('e'), copy_data: has('c'), disable_on_error: has('d') };
-        text.chars().all(|c| "ecd".contains(c)).then_some(options)
+        let all = SynchronousCommit::ALL.into_iter();
+        let synchronous_commit = all.filter(|c| c.letter().is_some_and(has)).last().unwrap_or_default();
+        let options = SubscriptionOptions {
+            enabled: has('e'),
+            copy_data: has('c'),
+            disable_on_error: has('d'),
+            synchronous_commit,
+        };
+        text.chars().all(|c| "ecdlwsa".contains(c)).then_some(options)
+    }
+}
+
+impl SynchronousCommit {
+    const ALL: [SynchronousCommit; 5] = [Self::Off, Self::Local, Self::RemoteWrite, Self::On, Self::RemoteApply];
+
+    /// As PostgreSQL writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Local => "local",
+            Self::RemoteWrite => "remote_write",
+            Self::On => "on",
+            Self::RemoteApply => "remote_apply",
+        }
+    }
+
+    /// Reads a value of PostgreSQL's parameter, in any case.
+    pub fn parse(text: &str) -> Option<SynchronousCommit> {
+        match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "1" => Some(Self::On),
+            "false" | "no" | "0" => Some(Self::Off),
+            name => Self::ALL.into_iter().find(|c| c.name() == name),
+        }
+    }
+
+    fn letter(self) -> Option<char> {
+        match self {
+            Self::Off => None,
+            Self::Local => Some('l'),
+            Self::RemoteWrite => Some('w'),
+            Self::On => Some('s'),
+            Self::RemoteApply => Some('a'),
+        }
     }
 }
 
@@ -74,5 +128,30 @@ impl Subscriptions {
     /// The subscription that writes into a table.
     pub fn of_table(&self, oid: u32) -> Option<&Subscription> {
         self.list.iter().find(|s| s.tables.contains(&oid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Golden: what an earlier release has stored must be read by every later one.
+    #[test]
+    fn the_stored_letters() {
+        let mut options = SubscriptionOptions { enabled: true, copy_data: true, ..SubscriptionOptions::default() };
+        assert_eq!(options.letters(), "ec");
+        assert_eq!(SubscriptionOptions::parse_letters("ec"), Some(options));
+        options = SubscriptionOptions { disable_on_error: true, ..SubscriptionOptions::default() };
+        assert_eq!(options.letters(), "d");
+        assert_eq!(SubscriptionOptions::parse_letters("d"), Some(options));
+        for (synchronous_commit, letters) in SynchronousCommit::ALL.into_iter().zip(["d", "dl", "dw", "ds", "da"]) {
+            options.synchronous_commit = synchronous_commit;
+            assert_eq!(options.letters(), letters);
+            assert_eq!(SubscriptionOptions::parse_letters(letters), Some(options));
+            assert_eq!(SynchronousCommit::parse(synchronous_commit.name()), Some(synchronous_commit));
+        }
+        assert_eq!(SubscriptionOptions::parse_letters(""), Some(SubscriptionOptions::default()));
+        assert_eq!(SubscriptionOptions::parse_letters("ex"), None);
+        assert_eq!(SynchronousCommit::parse("x"), None);
     }
 }

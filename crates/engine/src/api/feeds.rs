@@ -8,7 +8,7 @@ use crate::background::checkpointer::redo_starts;
 use crate::route::reader::Reader;
 use crate::state::retention::Slot;
 use crate::statement::run::to_sql;
-use holdfast_store::schema_map::{SLOTS_TABLE, read_position};
+use holdfast_store::schema_map::{POSITIONS_TABLE, SLOTS_TABLE, read_position};
 use holdfast_store::shapes::{self, Shapes};
 use holdfast_store::sqlite::SqliteError;
 use holdfast_types::record::{Record, RecordReader};
@@ -130,8 +130,18 @@ impl Database {
         self.internal_rows(SLOTS_TABLE, sql)
     }
 
+    /// The table of the positions of subscriptions, once there is one.
+    pub fn positions_table(&self) -> Option<TableId> {
+        self.state().map().object(POSITIONS_TABLE)
+    }
+
+    /// The rows of the table of positions, by a query of the server's own; none while there is no table.
+    pub fn position_rows(&self, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
+        self.internal_rows(POSITIONS_TABLE, sql)
+    }
+
     /// The rows of an internal table, by a query of the server's own; none while there is no table.
-    pub fn internal_rows(&self, table: &str, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
+    fn internal_rows(&self, table: &str, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
         let mut reader = self.reader()?;
         reader.begin()?;
         let conn = reader.conn_to_prepare()?;

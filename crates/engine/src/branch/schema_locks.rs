@@ -14,10 +14,17 @@
 
 use crate::state::database::DatabaseState;
 use crate::state::locks::{LockId, Target};
-use holdfast_store::schema_map::{PRIVILEGES_TABLE, PUBLICATIONS_TABLE, TableMap};
+use holdfast_store::schema_map::{
+    POSITIONS_TABLE, PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SUBSCRIPTIONS_TABLE, TableMap,
+};
 use holdfast_types::schema::{Schema, TableKind};
 use holdfast_types::{TableId, TableLockMode};
 use std::sync::Arc;
+
+/// The internal tables whose rows schema changes write. Positions are written so only where a table is added to a subscription
+/// or taken out of one.
+const CHANGED_BY_SCHEMA_CHANGES: [&str; 4] =
+    [PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SUBSCRIPTIONS_TABLE, POSITIONS_TABLE];
 
 /// The name of the schema's lock.
 pub fn schema_lock(database: &DatabaseState) -> LockId {
@@ -40,7 +47,7 @@ pub fn runs_on_a_branch(database: &DatabaseState, sql: &str) -> bool {
 /// | CREATE TABLE, VIEW | SHARE ROW EXCLUSIVE on tables it refers to |
 /// | CREATE INDEX | SHARE on its table |
 /// | ALTER TABLE | ACCESS EXCLUSIVE on it, SHARE ROW EXCLUSIVE on tables it refers to |
-/// | a change of owners and privileges, or of publications | none |
+/// | a change of owners and privileges, of publications or of subscriptions | none |
 /// | DROP TABLE, INDEX | ACCESS EXCLUSIVE on the table |
 /// | triggers; any change but CREATE where there are triggers; virtual tables; all else | needs the exclusive writer |
 pub fn locks_for(sql: &str, map: &TableMap, schema: &Schema) -> Option<Vec<(TableId, TableLockMode)>> {
@@ -94,8 +101,8 @@ pub fn locks_for(sql: &str, map: &TableMap, schema: &Schema) -> Option<Vec<(Tabl
                 _ => return None,
             }
         }
-        // Of the server's own statements only those on privileges and publications are schema changes.
-        "insert" | "delete" if sql.contains(PRIVILEGES_TABLE) || sql.contains(PUBLICATIONS_TABLE) => {}
+        // Of the server's own statements only those on these tables are schema changes.
+        "insert" | "delete" if CHANGED_BY_SCHEMA_CHANGES.iter().any(|table| sql.contains(table)) => {}
         _ => return None,
     }
     Some(locks)

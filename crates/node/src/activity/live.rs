@@ -15,6 +15,8 @@ use holdfast_sql::catalogue::{
     ArchiveRow, DatabaseActivityRow, DumpRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, SlotRow,
     StandbyRow, Standing, StatementRow, SubscriberRow, SubscriptionRow, TableActivityRow, TransactionsRow,
 };
+use holdfast_store::subscriptions::SELECT_POSITIONS;
+use holdfast_types::Value;
 use holdfast_types::access::Roles;
 use holdfast_types::subscription::Subscription;
 use parking_lot::RwLock;
@@ -162,6 +164,21 @@ impl Live for Watcher {
             }
         }
         rows
+    }
+
+    fn subscription_positions(&self, database: &str) -> Vec<(u32, u32, u64)> {
+        let Some(Ok(db)) = self.engine().map(|engine| engine.database(database)) else { return Vec::new() };
+        let rows = db.position_rows(SELECT_POSITIONS).unwrap_or_else(|error| {
+            tracing::warn!(database, %error, "the positions of subscriptions cannot be read");
+            Vec::new()
+        });
+        let position = |row: Vec<Value>| match row.as_slice() {
+            [Value::Int(subscription), Value::Int(object), Value::Int(lsn)] => {
+                Some((*subscription as u32, *object as u32, *lsn as u64))
+            }
+            _ => None,
+        };
+        rows.into_iter().filter_map(position).collect()
     }
 
     fn database_activity(&self) -> Vec<DatabaseActivityRow> {

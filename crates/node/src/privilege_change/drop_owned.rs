@@ -150,6 +150,8 @@ pub fn dependents(schema: &Schema, role: u32) -> Vec<String> {
             found.push(format!("privileges for publication {}", publication.name));
         }
     }
+    let owned = schema.subscriptions.list.iter().filter(|s| s.owner == role);
+    found.extend(owned.map(|s| format!("owner of subscription {}", s.name)));
     if grants.schema.owner == role {
         found.push("owner of schema public".to_owned());
     } else if grants.schema.acl.as_ref().is_some_and(in_acl) {

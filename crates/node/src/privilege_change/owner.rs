@@ -3,6 +3,7 @@
 use super::grant::{is_view, known_schema};
 use super::{Draft, Found, Key, refused};
 use holdfast_sql::privilege_statement::{Owned, RoleName};
+use holdfast_sql::subscriptions::check_may_own;
 use holdfast_types::access::acl::with_new_owner;
 use holdfast_types::access::check::{denied, not_owner, sequence_name, word_of};
 use holdfast_types::access::predefined::BOOTSTRAP_OID;
@@ -142,6 +143,11 @@ impl Draft<'_> {
                 *acl = with_new_owner(acl, old, to);
                 self.changed.insert(Key::Publication(publication.number));
             }
+        }
+        let superuser = self.checker.roles.is_superuser(to);
+        for subscription in self.subscriptions.list.iter_mut().filter(|s| from.contains(&s.owner) && s.owner != to) {
+            check_may_own(&subscription.name, superuser)?;
+            subscription.owner = to;
         }
         // As in PostgreSQL also the databases, which are not this database's objects.
         for (oid, before) in self.checker.roles.databases().filter(|(_, access)| from.contains(&access.owner)) {

@@ -52,6 +52,7 @@ mod single_message;
 mod source;
 mod state;
 mod statement;
+mod subscription_statements;
 mod temporary;
 mod temporary_statements;
 mod transaction;

@@ -101,6 +101,7 @@ impl NodeSession {
                 | Kind::Ddl
                 | Kind::Privileges(_)
                 | Kind::Publication(_)
+                | Kind::Subscription(_)
         );
         if !changes || !self.requires_block() || self.state.block().is_some_and(|b| b.explicit) {
             return Ok(());

@@ -60,6 +60,7 @@ impl NodeSession {
                 database: self.served.db.name(),
                 user: &self.identity.user,
                 param_types: &[],
+                applies: false,
             };
             let outcome = work_out(statement, &actor, &context)?;
             let mut steps = steps(&schema.publications, &outcome.publications, |oid| oid - FIRST_OID);

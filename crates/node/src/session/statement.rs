@@ -117,7 +117,7 @@ impl NodeSession {
     pub(super) fn must_wait_for_schema(&self, entry: &Entry<Extra>) -> bool {
         let writes = match &entry.translated.kind {
             Kind::Insert | Kind::Update | Kind::Delete | Kind::Ddl | Kind::CopyIn(_) | Kind::Analyze => true,
-            Kind::Privileges(_) | Kind::Publication(_) => true,
+            Kind::Privileges(_) | Kind::Publication(_) | Kind::Subscription(_) => true,
             Kind::LockTable { .. } | Kind::Vacuum { into: None, .. } => true,
             _ => entry.extra.as_ref().is_some_and(|s| !s.class.is_read()),
         };
@@ -255,6 +255,9 @@ impl NodeSession {
             }
             Kind::Privileges(statement) => self.change_privileges(number, statement, translated.verb, client).await,
             Kind::Publication(statement) => self.change_publications(number, statement, translated.verb, client).await,
+            Kind::Subscription(statement) => {
+                self.change_subscriptions(number, statement, translated.verb, is_sole, client).await
+            }
             Kind::CopyIn(_) => self.copy_in(number, &entry, client).await,
             Kind::Explain => {
                 self.explain(number, &entry, source.bind(&entry, &self.values()).map_err(at)?, client).await

@@ -8,6 +8,7 @@
 
 mod apply;
 mod copy;
+mod disable;
 mod incoming;
 mod positions;
 mod progress;
@@ -19,18 +20,19 @@ pub use progress::Figures;
 
 use holdfast_engine::{Database, Engine};
 use holdfast_types::subscription::Subscription;
-use holdfast_types::{Level, VolumeId};
+use holdfast_types::{Level, SqlResult, VolumeId};
 use parking_lot::Mutex;
 use progress::Progress;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot, watch};
 use worker::Worker;
 
 /// How often the schemas are looked at; a statement about subscriptions has it done at once.
-const TURN_EVERY: Duration = Duration::from_secs(1);
+const TURN_EVERY: Duration = Duration::from_millis(250);
 
+/// A database and the number of a subscription in it.
 type Key = (VolumeId, u32);
 
 /// See the module.
@@ -38,7 +40,24 @@ pub struct Subscriptions {
     engine: Engine,
     level: Level,
     changed: Notify,
+    /// Those that have no worker while something is done to them.
+    held: Mutex<BTreeSet<Key>>,
+    /// Those that have one.
+    running: watch::Sender<BTreeSet<Key>>,
     progress: Mutex<BTreeMap<Key, Arc<Progress>>>,
+}
+
+/// A subscription without a worker, see [`Subscriptions::hold`].
+pub struct Held {
+    subscriptions: Arc<Subscriptions>,
+    key: Key,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.subscriptions.held.lock().remove(&self.key);
+        self.subscriptions.changed();
+    }
 }
 
 /// A worker's thread.
@@ -52,7 +71,36 @@ struct Running {
 impl Subscriptions {
     /// `level`: what its commits wait for.
     pub fn new(engine: Engine, level: Level) -> Arc<Subscriptions> {
-        Arc::new(Subscriptions { engine, level, changed: Notify::new(), progress: Mutex::default() })
+        let (held, running) = (Mutex::default(), watch::Sender::default());
+        Arc::new(Subscriptions { engine, level, changed: Notify::new(), held, running, progress: Mutex::default() })
+    }
+
+    /// Ends the worker of a subscription, and lets it have none while the result is kept.
+    pub async fn hold(self: &Arc<Subscriptions>, volume: VolumeId, number: u32) -> Held {
+        let key = (volume, number);
+        self.held.lock().insert(key);
+        let held = Held { subscriptions: self.clone(), key };
+        self.changed();
+        // An error would mean that there are no workers any more.
+        drop(self.running.subscribe().wait_for(|running| !running.contains(&key)).await);
+        held
+    }
+
+    /// The slots of a subscription's tables that are not copied yet.
+    pub fn copies_under_way(&self, db: &Database, number: u32) -> SqlResult<Vec<String>> {
+        let schema = db.schema();
+        let Some(subscription) = schema.subscriptions.list.iter().find(|s| s.number == number) else {
+            return Ok(Vec::new());
+        };
+        let copied = positions::copied(db, number)?;
+        let open = subscription.tables.iter().filter(|table| !copied.contains_key(table));
+        Ok(open.map(|table| worker::copy_slot(&self.system(), db, number, *table)).collect())
+    }
+
+    /// Part of the names of this server's slots at publishers.
+    fn system(&self) -> String {
+        let id = self.engine.trail().trail_id().0;
+        id.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The subscriptions of a database have changed.
@@ -65,15 +113,20 @@ impl Subscriptions {
         self.progress.lock().get(&(volume, number)).map(|progress| progress.figures())
     }
 
-    /// What there is to do, by database and number.
-    fn wanted(&self) -> BTreeMap<Key, (Database, Subscription)> {
+    /// What there is to do, by database and number. From then on it counts as running, as `running` does.
+    fn wanted(&self, running: &BTreeMap<Key, Running>) -> BTreeMap<Key, (Database, Subscription)> {
         let mut wanted = BTreeMap::new();
+        // Locked to the end: what is held later finds here that it runs.
+        let held = self.held.lock();
         for db in self.engine.opened() {
             let schema = db.schema();
-            for subscription in schema.subscriptions.list.iter().filter(|s| s.options.enabled && s.slot.is_some()) {
+            let is_wanted =
+                |s: &&Subscription| s.options.enabled && s.slot.is_some() && !held.contains(&(db.volume(), s.number));
+            for subscription in schema.subscriptions.list.iter().filter(is_wanted) {
                 wanted.insert((db.volume(), subscription.number), (db.clone(), subscription.clone()));
             }
         }
+        self.running.send_replace(running.keys().chain(wanted.keys()).copied().collect());
         wanted
     }
 
@@ -81,13 +134,13 @@ impl Subscriptions {
         let progress = self.progress.lock().entry(key).or_default().clone();
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = oneshot::channel();
-        let worker = Worker { db, subscription: subscription.clone(), level: self.level, progress, stop: stopped };
+        let (level, system) = (self.level, self.system());
+        let worker = Worker { db, subscription: subscription.clone(), level, system, progress, stop: stopped };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("subscription".to_owned()).spawn(move || {
-            // What made it give up was logged.
-            drop(runtime.block_on(worker.run()));
+            runtime.block_on(worker.run());
             // Nothing waits for it when the server ends.
-            drop(end.send(()));
+            let _ = end.send(());
         })?;
         Ok(Running { subscription, stop, ended })
     }
@@ -101,7 +154,7 @@ pub async fn keep(subscriptions: Arc<Subscriptions>, mut stop: watch::Receiver<b
     opened.unwrap_or_else(|error| tracing::warn!("the subscriptions were not looked for: {error}"));
     let mut running: BTreeMap<Key, Running> = BTreeMap::new();
     loop {
-        let mut wanted = subscriptions.wanted();
+        let mut wanted = subscriptions.wanted(&running);
         let is_over = |(key, one): (&Key, &Running)| {
             wanted.get(key).is_none_or(|(_, subscription)| *subscription != one.subscription).then_some(*key)
         };
@@ -113,6 +166,7 @@ pub async fn keep(subscriptions: Arc<Subscriptions>, mut stop: watch::Receiver<b
             }
         }
         wanted.retain(|key, _| !running.contains_key(key));
+        subscriptions.running.send_replace(running.keys().chain(wanted.keys()).copied().collect());
         for (key, (db, subscription)) in wanted {
             match subscriptions.begin(key, db, subscription) {
                 Ok(one) => _ = running.insert(key, one),
@@ -128,6 +182,7 @@ pub async fn keep(subscriptions: Arc<Subscriptions>, mut stop: watch::Receiver<b
     for (_, one) in running {
         end(Some(one)).await;
     }
+    subscriptions.running.send_replace(BTreeSet::new());
 }
 
 fn open_all(engine: &Engine) {

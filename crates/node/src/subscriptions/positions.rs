@@ -14,6 +14,25 @@ use holdfast_types::{Level, SqlError, SqlResult, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Object and LSN of each row of a subscription.
+fn read(db: &Database, number: u32) -> SqlResult<Vec<(u32, u64)>> {
+    let sql = format!("SELECT object, lsn FROM main.{POSITIONS_TABLE} WHERE subscription = {number}");
+    let row = |row: Vec<Value>| match row.as_slice() {
+        [Value::Int(object), Value::Int(lsn)] => Ok((*object as u32, *lsn as u64)),
+        _ => Err(SqlError::internal(format!("{POSITIONS_TABLE} is damaged"))),
+    };
+    db.position_rows(&sql)?.into_iter().map(row).collect()
+}
+
+fn copies(rows: &[(u32, u64)]) -> HashMap<u32, u64> {
+    rows.iter().filter(|(object, _)| *object != 0).map(|(object, lsn)| (object + FIRST_OID, *lsn)).collect()
+}
+
+/// The tables of a subscription that were copied, by OID.
+pub fn copied(db: &Database, number: u32) -> SqlResult<HashMap<u32, u64>> {
+    Ok(copies(&read(db, number)?))
+}
+
 /// The positions of one subscription.
 pub struct Positions {
     db: Database,
@@ -29,8 +48,7 @@ pub struct Positions {
 impl Positions {
     /// Reads them. A subscription that begins gets its row.
     pub async fn of(db: &Database, number: u32) -> SqlResult<Positions> {
-        let sql = format!("SELECT object, lsn FROM main.{POSITIONS_TABLE} WHERE subscription = {number}");
-        let rows = db.internal_rows(POSITIONS_TABLE, &sql)?;
+        let rows = read(db, number)?;
         let move_on = format!("UPDATE main.{POSITIONS_TABLE} SET lsn = ?2 WHERE subscription = ?1 AND object = 0");
         let add = format!("INSERT INTO main.{POSITIONS_TABLE} VALUES(?1, ?2, ?3)");
         let mut positions = Positions {
@@ -41,17 +59,10 @@ impl Positions {
             applied: 0,
             copied: HashMap::new(),
         };
-        let mut begun = false;
-        for row in rows {
-            let [Value::Int(object), Value::Int(lsn)] = row.as_slice() else {
-                return Err(SqlError::internal(format!("{POSITIONS_TABLE} is damaged")));
-            };
-            match *object {
-                0 => (begun, positions.applied) = (true, *lsn as u64),
-                table => _ = positions.copied.insert(table as u32 + FIRST_OID, *lsn as u64),
-            }
-        }
-        if !begun {
+        positions.copied = copies(&rows);
+        let begun = rows.iter().find(|(object, _)| *object == 0);
+        positions.applied = begun.map_or(0, |(_, lsn)| *lsn);
+        if begun.is_none() {
             positions.run(positions.added(0, 0)).await?;
         }
         Ok(positions)

@@ -109,6 +109,17 @@ pub async fn drop_slot(connection: &str, slot: &str) -> SqlResult<()> {
     run(connection, &format!("DROP_REPLICATION_SLOT {} WAIT", named(slot))).await
 }
 
+/// Drops the slot of a subscription, after those of `copies` that are there.
+pub async fn drop_slots(connection: &str, slot: &str, copies: &[String]) -> SqlResult<()> {
+    for copy in copies {
+        match drop_slot(connection, copy).await {
+            Err(error) if error.state() != SqlState::UNDEFINED_OBJECT => return Err(error),
+            _ => {}
+        }
+    }
+    drop_slot(connection, slot).await
+}
+
 async fn run(connection: &str, command: &str) -> SqlResult<()> {
     let mut link = connect(connection, "subscription").await.map_err(as_sql)?;
     let done = link.query(command).await.map_err(as_sql);

@@ -12,6 +12,7 @@
 
 use super::apply::{Applied, Applier, Foreign, Submitted};
 use super::copy::{Copy, copy_table};
+use super::disable::disable;
 use super::incoming::{Arrived, Incoming};
 use super::positions::Positions;
 use super::progress::{Phase, Progress};
@@ -45,29 +46,39 @@ pub struct Worker {
     pub db: Database,
     pub subscription: Subscription,
     pub level: Level,
+    /// What makes the names of its slots differ from those of other servers.
+    pub system: String,
     pub progress: Arc<Progress>,
     pub stop: watch::Receiver<bool>,
 }
 
+/// The slot from whose snapshot a table is copied.
+pub fn copy_slot(system: &str, db: &Database, number: u32, table: u32) -> String {
+    format!("holdfast_{number}_sync_{table}_{}_{system}", db.oid())
+}
+
 impl Worker {
-    /// Works until it is stopped. The error with which it gave up, if it is not to try again.
-    pub async fn run(mut self) -> Option<SqlError> {
+    /// Works until it is stopped, or has disabled the subscription.
+    pub async fn run(mut self) {
         loop {
             self.progress.enters(Phase::Connecting);
             let mut stop = self.stop.clone();
             let ended = tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => return None,
+                _ = stop.wait_for(|stop| *stop) => return,
                 ended = self.follow() => ended,
             };
-            let Err(error) = ended else { return None };
+            let Err(error) = ended else { return };
             let name = &self.subscription.name;
             self.progress.failed(&text_of(&error));
             tracing::warn!(subscription = %name, "the subscription stopped: {}", text_of(&error));
-            if self.subscription.options.disable_on_error {
-                return Some(error);
+            if self.subscription.options.disable_on_error && !is_of_the_link(&error) {
+                match disable(&self.db, self.subscription.number, self.level).await {
+                    Ok(()) => return tracing::warn!(subscription = %name, "it was disabled because of the error"),
+                    Err(error) => tracing::warn!(subscription = %name, "it cannot be disabled: {error}"),
+                }
             }
             if tokio::time::timeout(RETRY, self.stop.wait_for(|stop| *stop)).await.is_ok() {
-                return None;
+                return;
             }
         }
     }
@@ -81,7 +92,7 @@ impl Worker {
             let Some(table) = schema.by_oid(*oid).filter(|_| !applier.positions.copied.contains_key(oid)) else {
                 continue;
             };
-            let slot = format!("holdfast_{number}_sync_{oid}_{:x}", self.db.oid());
+            let slot = copy_slot(&self.system, &self.db, *number, *oid);
             let copy = Copy { connection, publications, slot, table: &table.name, oid: *oid };
             copy_table(&copy, &mut applier, &self.progress).await?;
         }
@@ -115,6 +126,11 @@ impl Worker {
         };
         following.run().await
     }
+}
+
+/// Whether an error is one of the connection, which passes by itself.
+fn is_of_the_link(error: &SqlError) -> bool {
+    error.state().0.starts_with("08") || error.state().0.starts_with("57")
 }
 
 /// An error with its detail, as one line.

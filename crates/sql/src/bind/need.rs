@@ -9,6 +9,7 @@ use holdfast_types::access::needs::{Access, Need, TableNeed};
 use holdfast_types::access::{Privileges, needs};
 use holdfast_types::publication::PublicationOptions;
 use holdfast_types::schema::{Dialect, Schema, Table};
+use holdfast_types::{SqlError, SqlResult};
 use sqlparser::ast::ObjectName;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -150,6 +151,29 @@ pub fn lacks_identity(schema: &Schema, table: &Table, update: bool) -> Option<Ne
     let mut entries = publications.of_table(table.oid).filter(|(publication, _)| kind(&publication.options));
     let listed = !key.is_empty() && entries.any(|(_, entry)| entry.columns.as_ref().is_some_and(leaves_out));
     (key.is_empty() || listed).then(|| Need::ReplicaIdentity { table: table.name.clone(), update, listed })
+}
+
+/// Adds what a statement lacks that changes a table, or locks rows of it, which a subscription writes.
+pub fn add_not_subscribed(schema: &Schema, access: &mut Access) {
+    let changing = Privileges::INSERT | Privileges::UPDATE | Privileges::DELETE | Privileges::TRUNCATE;
+    // LOCK TABLE needs any of some privileges, and changes no row.
+    let changed = access.needs.iter().filter_map(|need| match need {
+        Need::Table(need) if !need.any && !(need.privileges & changing).is_empty() => Some(need.table),
+        _ => None,
+    });
+    let found = changed.filter_map(|oid| Some((schema.by_oid(oid)?, schema.subscriptions.of_table(oid)?))).next();
+    if let Some((table, subscription)) = found {
+        let (table, subscription) = (table.name.clone(), subscription.name.clone());
+        access.needs.push(Need::NotSubscribed { table, subscription });
+    }
+}
+
+/// 0A000 for a change of a table that a subscription writes by which something else would write its rows too.
+pub fn refuse_where_subscribed(schema: &Schema, table: &Table, what: &str) -> SqlResult<()> {
+    let Some(subscription) = schema.subscriptions.of_table(table.oid).filter(|_| !table.temp) else { return Ok(()) };
+    let message = format!("{what} table \"{}\", which subscription \"{}\" writes,", table.name, subscription.name);
+    Err(SqlError::unsupported(message)
+        .with_hint(format!("DROP SUBSCRIPTION {} makes it an ordinary table.", subscription.name)))
 }
 
 /// A need of a whole table, or of some of its columns by name.

@@ -55,6 +55,10 @@ pub trait Live: Debug {
     fn subscriptions(&self) -> Vec<SubscriptionRow> {
         Vec::new()
     }
+    /// How far the subscriptions of a database have applied and copied: subscription, table's stable id or 0, LSN.
+    fn subscription_positions(&self, _database: &str) -> Vec<(u32, u32, u64)> {
+        Vec::new()
+    }
     /// The lines of `pg_hba.conf`.
     fn hba_file(&self) -> Vec<HbaRow>;
     /// The lines of `pg_ident.conf`.

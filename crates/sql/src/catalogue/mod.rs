@@ -42,6 +42,7 @@ mod pg_stat_server;
 mod pg_stat_ssl;
 mod pg_stat_statements;
 mod pg_stat_tables;
+mod pg_subscription;
 mod pg_tables;
 mod pg_tablespace;
 mod pg_trigger;
@@ -128,6 +129,8 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_sequence::DEPENDS,
         &pg_sequence::LIST,
         &pg_sequence::TABLE,
+        &pg_subscription::TABLE,
+        &pg_subscription::RELATIONS,
         &pg_stat_database::TABLE,
         &sites::PG_STAT_SUBSCRIPTION,
         &sites::PG_STAT_SUBSCRIPTION_STATS,
@@ -198,6 +201,8 @@ const WELL_KNOWN: &[(&str, u32)] = &[
     ("pg_description", 2609),
     ("pg_trigger", 2620),
     ("pg_rewrite", 2618),
+    ("pg_subscription", 6100),
+    ("pg_subscription_rel", 6102),
     ("pg_publication", 6104),
     ("pg_publication_rel", 6106),
     ("pg_publication_namespace", 6237),

@@ -8,6 +8,7 @@
 //! | constraint of an index | 1,200,000,000 + index |
 //! | column default | 2,600,000,000 + 2048 * (table - 16384) + attribute number |
 //! | foreign key | 3,000,000,000 + 64 * (table - 16384) + number |
+//! | subscription | 3,448,000,000 + its number |
 //! | publication | 3,450,000,000 + its number |
 //! | table in a publication | 3,460,000,000 + its place among all of them |
 //! | check | 3,500,000,000 + 64 * (table - 16384) + number |
@@ -36,6 +37,11 @@ pub fn namespace(table: &Table) -> (u32, &'static str) {
     if table.temp { (TEMP_OID, TEMP_NAMESPACE) } else { (PUBLIC_OID, "public") }
 }
 
+/// The stable id of a table by its OID.
+pub fn stable_id(oid: u32) -> u32 {
+    oid.saturating_sub(16_384)
+}
+
 fn number(table: &Table) -> u32 {
     table.oid.saturating_sub(16_384) & 0x00ff_ffff
 }
@@ -58,6 +64,10 @@ pub fn default(table: &Table, attnum: usize) -> u32 {
 
 pub fn foreign_key(table: &Table, i: usize) -> u32 {
     3_000_000_000u32.wrapping_add((number(table) % 7_000_000) * 64 + i as u32)
+}
+
+pub fn subscription(number: u32) -> u32 {
+    3_448_000_000 + number % 2_000_000
 }
 
 pub fn publication(number: u32) -> u32 {

@@ -22,7 +22,7 @@ use holdfast_types::{OnCommit, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
     CheckConstraint, ColumnDef, ColumnOption, ConstraintCharacteristics, ConstraintReferenceMatchKind, CreateTable,
     CreateTableOptions, DeferrableInitial, Expr, ForeignKeyConstraint, GeneratedAs, Ident, IndexColumn,
-    TableConstraint,
+    ReferentialAction, TableConstraint,
 };
 use std::fmt::Write as _;
 
@@ -428,6 +428,13 @@ pub(super) fn foreign_key_clause(
         let kind = if of.temp { "temporary" } else { "permanent" };
         let message = format!("constraints on {kind} tables may reference only {kind} tables");
         return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+    }
+    let acts = |action: &Option<ReferentialAction>| {
+        action.is_some_and(|a| !matches!(a, ReferentialAction::NoAction | ReferentialAction::Restrict))
+    };
+    if !own && (acts(&key.on_delete) || acts(&key.on_update)) {
+        let parent = scope::table(of.context.schema, among, &parent)?;
+        need::refuse_where_subscribed(of.context.schema, parent, "an action of a foreign key to")?;
     }
     if key.match_kind.is_some_and(|kind| kind != ConstraintReferenceMatchKind::Simple) {
         return Err(SqlError::unsupported("MATCH in a foreign key"));

@@ -27,6 +27,21 @@ pub struct Actor<'a> {
     pub database: DatabaseAccess,
 }
 
+impl Actor<'_> {
+    /// The OID of a role by name.
+    pub fn role_named(&self, name: &RoleName) -> SqlResult<u32> {
+        let name = match name {
+            RoleName::CurrentRole => return Ok(self.role),
+            RoleName::SessionUser => return Ok(self.session_role),
+            RoleName::Public => "public",
+            RoleName::Name(name) => name,
+        };
+        let found = self.checker.roles.by_name(name).map(|role| role.oid);
+        let message = || format!("role \"{name}\" does not exist");
+        found.ok_or_else(|| SqlError::new(SqlState::UNDEFINED_OBJECT, message()))
+    }
+}
+
 /// The publications after a statement.
 pub struct Outcome {
     pub publications: Publications,
@@ -171,16 +186,7 @@ impl<'a> Work<'a> {
     /// OWNER TO.
     fn give(&self, publication: &mut Publication, to: &RoleName) -> SqlResult<()> {
         let roles = self.actor.checker.roles;
-        let new = match to {
-            RoleName::CurrentRole => self.actor.role,
-            RoleName::SessionUser => self.actor.session_role,
-            RoleName::Public | RoleName::Name(_) => {
-                let name = if let RoleName::Name(name) = to { name } else { "public" };
-                let found = roles.by_name(name).map(|role| role.oid);
-                let message = || format!("role \"{name}\" does not exist");
-                found.ok_or_else(|| SqlError::new(SqlState::UNDEFINED_OBJECT, message()))?
-            }
-        };
+        let new = self.actor.role_named(to)?;
         if new == publication.owner {
             return Ok(());
         }

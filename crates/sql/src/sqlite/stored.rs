@@ -91,8 +91,14 @@ mod tests {
 
     fn translated(text: &str) -> SqlResult<Translated> {
         let schema = Schema::default();
-        let context =
-            Context { dialect: Dialect::Postgres, schema: &schema, database: "d", user: "u", param_types: &[] };
+        let context = Context {
+            dialect: Dialect::Postgres,
+            schema: &schema,
+            database: "d",
+            user: "u",
+            param_types: &[],
+            applies: false,
+        };
         create_stored(stored_definition(text).unwrap(), &context)
     }
 

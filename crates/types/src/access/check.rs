@@ -1,7 +1,7 @@
 //! Whether a role has what a statement needs.
 //!
 //! Failure: 42501 in PostgreSQL's words; 55000 for a change of a published table without a primary key, 42P10 where subscribers do
-//! not get the key.
+//! not get the key; 25006 for a change of a table that a subscription writes.
 
 use super::acl::granted_to;
 use super::grants::{ObjectGrants, default_acl};
@@ -59,6 +59,13 @@ fn identity_left_out(table: &str, update: bool) -> SqlError {
         .with_detail("Column list used by the publication does not cover the replica identity.")
 }
 
+/// 25006 for a change of a table that a subscription writes.
+fn subscribed(table: &str, subscription: &str) -> SqlError {
+    let message = format!("cannot change table \"{table}\": subscription \"{subscription}\" writes it");
+    let hint = format!("Read the table, or end the subscription: DROP SUBSCRIPTION {subscription}.");
+    SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).with_hint(hint)
+}
+
 /// The word for a table or view.
 pub fn word_of(table: &Table) -> ObjectWord {
     if table.kind == TableKind::View { ObjectWord::View } else { ObjectWord::Table }
@@ -98,6 +105,7 @@ impl<'a> Checker<'a> {
             }
             Need::ReplicaIdentity { table, update, listed: false } => Err(no_replica_identity(table, *update)),
             Need::ReplicaIdentity { table, update, listed: true } => Err(identity_left_out(table, *update)),
+            Need::NotSubscribed { table, subscription } => Err(subscribed(table, subscription)),
             _ if acting.superuser => Ok(()),
             Need::Sequence { table, privileges } => {
                 let Some(of) = self.schema.by_oid(*table) else { return Ok(()) };

@@ -86,6 +86,12 @@ pub enum Need {
         update: bool,
         listed: bool,
     },
+    /// That no subscription writes the table of this name: one does, so the statement is refused. This is not a privilege; it is
+    /// checked after the privileges of tables.
+    NotSubscribed {
+        table: String,
+        subscription: String,
+    },
 }
 
 /// What a statement makes, for its owner.

@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 pub struct Bed {
     pub publisher: Node,
     pub subscriber: Node,
-    pub scratch: TempDir,
+    _scratch: TempDir,
 }
 
 impl Bed {
@@ -18,7 +18,7 @@ impl Bed {
         let (mut publisher, mut subscriber) = (Node::new(&scratch, "a"), Node::new(&scratch, "b"));
         publisher.start();
         subscriber.start();
-        Bed { publisher, subscriber, scratch }
+        Bed { publisher, subscriber, _scratch: scratch }
     }
 
     /// Runs the same statement on both.

@@ -1,7 +1,6 @@
 //! A database here subscribes to one elsewhere: what it has is compared with what is published, over stops and kills of either side.
 
 use super::bed::{Bed, figure};
-use crate::node::rows;
 use crate::server::{one, run, state, until, until_settled};
 use holdfast_seams::testing::Seeded;
 use std::sync::Arc;
@@ -29,14 +28,22 @@ pub const TYPED: [&str; 2] = [
 async fn rows_columns_and_types_are_copied_and_followed() {
     let bed = Bed::start();
     bed.publish(PERSON).await;
-    run(&bed.subscriber.connect().await, "create table person(id int primary key, name text, region int, note text default 'here')").await;
+    run(
+        &bed.subscriber.connect().await,
+        "create table person(id int primary key, name text, region int, note text default 'here')",
+    )
+    .await;
     bed.both(PAIR).await;
     bed.both(TYPES).await;
     bed.publish(TYPED[0]).await;
-    bed.publish("insert into person select g, 'name ' || g, g % 3, 'secret ' || g from generate_series(1, 3000) g").await;
+    bed.publish("insert into person select g, 'name ' || g, g % 3, 'secret ' || g from generate_series(1, 3000) g")
+        .await;
     bed.publish("create publication p for table person (id, name, region) where (region = 2), pair, types").await;
     bed.subscribe("").await;
-    let (people, there) = ("select id, name, region from person order by id", "select id, name, region from person where region = 2 order by id");
+    let (people, there) = (
+        "select id, name, region from person order by id",
+        "select id, name, region from person where region = 2 order by id",
+    );
     bed.until_equal(there, people).await;
     let types = "select * from types order by id";
     bed.until_equal(types, types).await;
@@ -61,7 +68,7 @@ async fn rows_columns_and_types_are_copied_and_followed() {
     bed.until_equal(types, types).await;
     bed.until_equal("select * from pair order by b", "select * from pair order by b").await;
     let client = bed.subscriber.connect().await;
-    assert_eq!(rows(&client, "select distinct note from person").await, ["here"]);
+    assert_eq!(one(&client, "select min(note) || max(note) from person").await, "herehere");
     assert_eq!(bed.figure("rows_missing").await, "0");
     // Columns that are not published did not arrive in any form.
     assert_eq!(one(&client, "select count(*) from person where name like '%secret%'").await, "0");
@@ -74,6 +81,9 @@ async fn a_subscriber_and_a_publisher_that_are_killed_lose_nothing_and_repeat_no
     bed.publish("insert into total values (1, 0)").await;
     bed.publish("create publication p for all tables").await;
     bed.subscribe("").await;
+    // Each table is copied by itself; from then on whole transactions arrive.
+    let all = "select count(*), sum(id), (select n from total) from log";
+    bed.until_equal(all, all).await;
     let mut seeded = Seeded::new(7);
     let mut id = 0;
     for round in 0..6 {
@@ -81,11 +91,15 @@ async fn a_subscriber_and_a_publisher_that_are_killed_lose_nothing_and_repeat_no
         for _ in 0..60 {
             id += 1;
             // One transaction changes both tables: their sums agree at every moment.
-            let sql = format!("begin; insert into log values ({id}, repeat('v', {})); update total set n = n + {id}; commit", seeded.below(50));
+            let sql = format!(
+                "begin; insert into log values ({id}, repeat('v', {})); update total set n = n + {id}; commit",
+                seeded.below(50)
+            );
             run(&writer, &sql).await;
         }
         let reader = bed.subscriber.connect().await;
-        let sums = one(&reader, "select coalesce((select sum(id) from log), 0) = coalesce((select n from total), 0)").await;
+        let sums =
+            one(&reader, "select coalesce((select sum(id) from log), 0) = coalesce((select n from total), 0)").await;
         assert_eq!(sums, "t", "round {round}");
         match round % 3 {
             0 => {
@@ -102,7 +116,6 @@ async fn a_subscriber_and_a_publisher_that_are_killed_lose_nothing_and_repeat_no
             }
         }
     }
-    let all = "select count(*), sum(id), (select n from total) from log";
     bed.until_equal(all, all).await;
     assert_eq!(bed.figure("rows_missing").await, "0");
 }
@@ -144,18 +157,18 @@ async fn a_conflict_stops_the_feed_with_key_and_statement_and_can_be_skipped() {
     bed.publish("begin; insert into t values (2, 'b'); insert into t values (7, 'c'); commit").await;
     bed.publish("insert into t values (3, 'd')").await;
     let client = bed.subscriber.connect().await;
-    until("the feed has stopped", async || figure(&client, "errors").await != "0").await;
+    until("the feed has stopped", async || !["", "0"].contains(&figure(&client, "errors").await.as_str())).await;
     let error = figure(&client, "last_error").await;
     for part in ["INSERT", "\"public.t\"", "key (id)=(7)", "finished at", "23505"] {
         assert!(error.contains(part), "{part}: {error}");
     }
-    assert_eq!(rows(&client, "select id from t order by id").await, ["1", "7"]);
+    assert_eq!(one(&client, "select count(*) || ' ' || sum(id) from t").await, "2 8", "1 and 7");
     assert_eq!(one(&client, "select apply_error_count > 0 from pg_stat_subscription_stats").await, "t");
     let at = error.split("finished at ").nth(1).unwrap().split(':').next().unwrap().to_owned();
     run(&client, &format!("alter subscription s skip (lsn = '{at}')")).await;
     until_settled("what follows arrives", async || {
-        let ids = rows(&client, "select id from t order by id").await;
-        (ids != ["1", "3", "7"]).then(|| format!("{ids:?}"))
+        let ids = one(&client, "select count(*) || ' ' || sum(id) from t").await;
+        (ids != "3 11").then_some(ids)
     })
     .await;
 }
@@ -219,13 +232,19 @@ async fn an_idle_subscriber_writes_nothing_here_or_there() {
     }
     let publisher = bed.publisher.connect().await;
     let end = one(&publisher, "select pg_current_wal_lsn()").await;
+    // A position names the end of a transaction, which is in front of the end of its boxcar.
+    bed.publish("insert into other values (50)").await;
     until_settled("the slot moves with what is not published", async || {
         let at = one(&publisher, "select confirmed_flush_lsn from pg_replication_slots").await;
-        let reached = one(&publisher, &format!("select confirmed_flush_lsn >= '{end}' from pg_replication_slots")).await;
+        let reached =
+            one(&publisher, &format!("select confirmed_flush_lsn >= '{end}' from pg_replication_slots")).await;
         (reached != "t").then_some(at)
     })
     .await;
-    assert_eq!(one(&client, "select pg_current_wal_lsn()").await, before);
+    // Checkpoints write to the trail as well, but not for each of them.
+    let grown = format!("select pg_current_wal_lsn() - '{before}' < 25 * 4096");
+    assert_eq!(one(&client, &grown).await, "t", "from {before}");
+    assert_eq!(figure(&client, "transactions").await, "1");
 }
 
 #[tokio::test]
@@ -237,10 +256,15 @@ async fn what_does_not_fit_is_refused_or_named() {
     let create = |more: &str| format!("create subscription s connection '{}' publication p{more}", bed.connection());
     assert_eq!(state(&client, &create("")).await, Some(SqlState::UNDEFINED_TABLE), "the table is not here");
     run(&client, "create table t(id int primary key, v text)").await;
-    assert_eq!(state(&client, &create("")).await, Some(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE), "a column is not here");
+    assert_eq!(
+        state(&client, &create("")).await,
+        Some(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE),
+        "a column is not here"
+    );
     let publisher = bed.publisher.connect().await;
     assert_eq!(one(&publisher, "select count(*) from pg_replication_slots").await, "0", "no slot stays behind");
-    let nowhere = "create subscription s connection 'host=127.0.0.1 port=1 user=holdfast dbname=holdfast' publication p";
+    let nowhere =
+        "create subscription s connection 'host=127.0.0.1 port=1 user=holdfast dbname=holdfast' publication p";
     assert_eq!(state(&client, nowhere).await, Some(SqlState::CONNECTION_FAILURE));
     let password = "create subscription s connection 'host=127.0.0.1 user=a password=b' publication p";
     assert_eq!(state(&client, password).await, Some(SqlState::FEATURE_NOT_SUPPORTED));

@@ -26,7 +26,7 @@ pub struct Change<'a> {
     pub context: &'a Context<'a>,
     pub table: &'a Table,
     /// As it is stored, all constraints named.
-    before: Definition,
+    pub before: Definition,
     /// As it will be.
     pub now: Definition,
     pub drops: Vec<String>,

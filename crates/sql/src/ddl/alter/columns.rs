@@ -3,7 +3,7 @@
 use super::change::{Change, depends, mentions};
 use super::constraints::{drop_primary_key, release};
 use crate::bind::coerce::{When, constant};
-use crate::bind::{Binder, scope};
+use crate::bind::{Binder, need, scope};
 use crate::ddl::create_table::{default, own_scope};
 use crate::names::quote;
 use crate::scan::Piece;
@@ -313,6 +313,7 @@ fn new_default(change: &mut Change<'_>, name: &str, from: Type, to: Type) -> Sql
 /// ADD GENERATED AS IDENTITY.
 pub fn add_identity(change: &mut Change<'_>, name: &str) -> SqlResult<()> {
     let table = change.table;
+    need::refuse_where_subscribed(change.context.schema, table, "an identity column of")?;
     let alias = table.columns.iter().any(|c| c.rowid_alias && c.name == name);
     if !alias || RowidKind::of(table).serial() {
         return Err(SqlError::unsupported(

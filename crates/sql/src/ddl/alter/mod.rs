@@ -17,7 +17,7 @@ use change::{Change, no_column};
 pub(super) use change::{depends, mentions};
 pub(super) use constraints::without_foreign_keys;
 use holdfast_types::access::{Access, Need};
-use holdfast_types::definition::ClauseKind;
+use holdfast_types::definition::{ClauseKind, Definition};
 use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
@@ -109,6 +109,24 @@ fn keep_names(table: &Table, context: &Context<'_>) -> SqlResult<Vec<String>> {
     change.steps()
 }
 
+/// 0A000 for foreign keys, generated columns and sequences that a table gets which a subscription writes.
+fn refuse_other_writers(change: &Change<'_>) -> SqlResult<()> {
+    let count = |of: &Definition, generated: bool| {
+        let counts = |kind: &ClauseKind| match kind {
+            ClauseKind::Generated => generated,
+            ClauseKind::ForeignKey(_) => !generated,
+            _ => false,
+        };
+        of.clauses().filter(|(_, clause)| counts(&clause.kind)).count()
+    };
+    for (generated, what) in [(false, "a foreign key of"), (true, "a generated column of")] {
+        if count(&change.now, generated) > count(&change.before, generated) {
+            need::refuse_where_subscribed(change.context.schema, change.table, what)?;
+        }
+    }
+    Ok(())
+}
+
 /// In which order PostgreSQL takes the actions of one statement: what is dropped first, constraints last.
 fn pass(operation: &Op) -> u8 {
     match operation {
@@ -137,6 +155,7 @@ fn actions(
     for operation in ordered {
         act(operation, &mut change, &mut notices, piece)?;
     }
+    refuse_other_writers(&change)?;
     Ok((change.steps()?, notices))
 }
 

@@ -255,6 +255,7 @@ impl Db {
             database: "postgres",
             user: "holdfast",
             param_types: &self.param_types,
+            applies: false,
         }
     }
 

@@ -1,0 +1,4 @@
+//! Databases here as subscribers of publications elsewhere.
+
+mod bed;
+mod following;

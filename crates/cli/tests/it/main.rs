@@ -32,6 +32,7 @@ mod serve;
 mod server;
 mod several;
 mod standby;
+mod subscriptions;
 mod temp_tables;
 mod trail;
 mod transport;

@@ -131,11 +131,7 @@ async fn a_subscribed_table_is_read_only() {
         }
     }
     // Reads, and changes of other tables that read it.
-    run(
-        &client,
-        "begin; select * from t; insert into u select id + 20, a from t; lock table t; rollback",
-    )
-    .await;
+    run(&client, "begin; select * from t; insert into u select id + 20, a from t; lock table t; rollback").await;
     run(&client, "update u set a = t.a from t where t.id = u.id; analyze t; create index on t (a)").await;
     run(&client, "select * from u, t for update of u").await;
     assert_eq!(one(&client, "select sum(id) * 10 + sum(a) from t").await, "33");

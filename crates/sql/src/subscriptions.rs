@@ -36,6 +36,7 @@ const OF_CREATE: &[&str] = &[
     "disable_on_error",
 ];
 const OF_SET: &[&str] = &["slot_name", "synchronous_commit", "binary", "streaming", "disable_on_error"];
+const OF_LISTING: &[&str] = &["copy_data", "refresh"];
 const OF_REFRESH: &[&str] = &["copy_data"];
 
 /// Translates a statement about subscriptions.
@@ -111,8 +112,7 @@ fn alteration(words: &mut Words<'_>) -> SqlResult<Alteration> {
     for (how, word) in [(Listing::Set, "SET"), (Listing::Add, "ADD"), (Listing::Drop, "DROP")] {
         if words.accept(&[word, "PUBLICATION"]) {
             let names = comma_separated(words, |words| words.name())?;
-            let known: &[&str] = if how == Listing::Drop { &["refresh"] } else { &["copy_data", "refresh"] };
-            return Ok(Alteration::Publications { how, names, options: with(words, known)? });
+            return Ok(Alteration::Publications { how, names, options: with(words, OF_LISTING)? });
         }
     }
     if !words.accept(&["SET"]) {
@@ -315,7 +315,7 @@ mod tests {
             ("alter subscription s".to_owned(), "42601"),
             ("alter subscription s refresh".to_owned(), "42601"),
             ("alter subscription s set (copy_data = true)".to_owned(), "42601"),
-            ("alter subscription s drop publication p with (copy_data = true)".to_owned(), "42601"),
+            ("alter subscription s drop publication p with (enabled = true)".to_owned(), "42601"),
             ("alter subscription s skip (lsn = 'x')".to_owned(), "22P02"),
             ("alter subscription s skip (lsn = '0/0')".to_owned(), "22023"),
             ("drop subscription a, b".to_owned(), "42601"),

@@ -69,8 +69,8 @@ impl SubscriptionOptions {
     /// Reads [`SubscriptionOptions::letters`].
     pub fn parse_letters(text: &str) -> Option<SubscriptionOptions> {
         let has = |letter| text.contains(letter);
-        let all = SynchronousCommit::ALL.into_iter();
-        let synchronous_commit = all.filter(|c| c.letter().is_some_and(has)).last().unwrap_or_default();
+        let is_set = |c: &SynchronousCommit| c.letter().is_some_and(has);
+        let synchronous_commit = SynchronousCommit::ALL.into_iter().find(is_set).unwrap_or_default();
         let options = SubscriptionOptions {
             enabled: has('e'),
             copy_data: has('c'),

@@ -4,9 +4,13 @@
 
 use holdfast_client::{ConnInfo, LinkError, ReplicationLink};
 use holdfast_types::{SqlError, SqlResult, SqlState};
+use std::time::Duration;
 
 /// The output plugin.
 pub const PLUGIN: &str = "pgoutput";
+
+/// Longest wait for a command: another reader may have the slot that is to be dropped.
+const COMMAND_MAX: Duration = Duration::from_secs(30);
 
 /// A table that the publications publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,9 +126,12 @@ pub async fn drop_slots(connection: &str, slot: &str, copies: &[String]) -> SqlR
 
 async fn run(connection: &str, command: &str) -> SqlResult<()> {
     let mut link = connect(connection, "subscription").await.map_err(as_sql)?;
-    let done = link.query(command).await.map_err(as_sql);
+    let Ok(done) = tokio::time::timeout(COMMAND_MAX, link.query(command)).await else {
+        let message = format!("the publisher has not answered within {} s: {command}", COMMAND_MAX.as_secs());
+        return Err(SqlError::new(SqlState::CONNECTION_FAILURE, message));
+    };
     link.close().await;
-    done.map(drop)
+    done.map(drop).map_err(as_sql)
 }
 
 #[cfg(test)]

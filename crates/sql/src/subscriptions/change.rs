@@ -232,7 +232,10 @@ impl<'a> Work<'a> {
             }
             Alteration::Refresh(options) => {
                 if !subscription.options.enabled {
-                    return Err(syntax("ALTER SUBSCRIPTION ... REFRESH is not allowed for disabled subscriptions"));
+                    return Err(error(
+                        "55000",
+                        "ALTER SUBSCRIPTION ... REFRESH is not allowed for disabled subscriptions",
+                    ));
                 }
                 self.outside_block("ALTER SUBSCRIPTION ... REFRESH")?;
                 let copy_data = options.copy_data.unwrap_or(true);
@@ -268,11 +271,11 @@ impl<'a> Work<'a> {
             }
             Listing::Drop => {
                 if let Some(name) = names.iter().find(|name| !before.contains(name)) {
-                    return Err(syntax(format!("publication \"{name}\" is not in subscription \"{of}\"")));
+                    return Err(error("42P17", format!("publication \"{name}\" is not in subscription \"{of}\"")));
                 }
                 before.retain(|name| !names.contains(name));
                 if before.is_empty() {
-                    return Err(error("55000", "cannot drop all the publications from a subscription"));
+                    return Err(error("42P17", "cannot drop all the publications from a subscription"));
                 }
             }
         }
@@ -287,7 +290,7 @@ impl<'a> Work<'a> {
         if !subscription.options.enabled {
             let instead = format!("ALTER SUBSCRIPTION ... {word} PUBLICATION ... WITH (refresh = false)");
             let end = if how == Listing::Set { "." } else { " instead." };
-            return Err(syntax("ALTER SUBSCRIPTION with refresh is not allowed for disabled subscriptions")
+            return Err(error("55000", "ALTER SUBSCRIPTION with refresh is not allowed for disabled subscriptions")
                 .with_hint(format!("Use {instead}{end}")));
         }
         self.outside_block("ALTER SUBSCRIPTION with refresh")?;

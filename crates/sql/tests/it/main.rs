@@ -10,4 +10,5 @@ mod oracle;
 mod sqlite_dialect;
 mod sqlite_tokens;
 mod stored_schema;
+mod subscriptions;
 mod workloads;

@@ -1,4 +1,7 @@
-//! Databases here as subscribers of publications elsewhere.
+//! Databases here as subscribers of publications elsewhere: statements about subscriptions and what psql shows against PostgreSQL's
+//! answers, what no client may change, and what arrives.
 
 mod bed;
 mod following;
+mod lasting;
+mod statements;

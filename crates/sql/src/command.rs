@@ -152,6 +152,13 @@ pub struct CopyFormat {
     pub escape: u8,
 }
 
+impl CopyFormat {
+    /// The text format as it is without options.
+    pub fn text() -> CopyFormat {
+        CopyFormat { csv: false, header: false, delimiter: b'\t', null: "\\N".into(), quote: b'"', escape: b'"' }
+    }
+}
+
 /// COPY ... FROM STDIN: the step is an INSERT whose `?n` is field `n`, of the type given here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyIn {

@@ -37,6 +37,7 @@ pub mod privilege_statement;
 mod privileges;
 pub mod publication_statement;
 pub mod publications;
+pub mod published_copy;
 mod relations;
 mod role_statement;
 mod roles;

@@ -42,6 +42,9 @@ pub struct Translated {
     /// The privileges that it needs. What views and triggers touch comes on top, and where the text is SQLite's own,
     /// everything: SQLite reports that when it prepares the statement.
     pub access: Access,
+    /// The server made the statement of the definitions of publications, for a role that may not read the table. Its errors must not
+    /// show values.
+    pub published: bool,
     /// What the statement touches itself is known only after it has been prepared.
     pub access_after_prepare: bool,
     pub(crate) cacheable: bool,

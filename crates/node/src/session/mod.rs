@@ -44,6 +44,7 @@ mod privilege_statements;
 mod privileges;
 mod protocol;
 mod publication_statements;
+mod published_copy;
 mod reading;
 mod replication;
 mod reply_sink;

@@ -244,7 +244,7 @@ impl NodeSession {
         }
     }
 
-    fn check_publisher(&self) -> SqlResult<()> {
+    pub(super) fn check_publisher(&self) -> SqlResult<()> {
         self.check_role()?;
         if self.standby {
             return Err(SqlError::unsupported("logical decoding on a standby").with_hint("Connect to the master."));

@@ -6,6 +6,7 @@ use super::copy;
 use super::failure::read_only;
 use super::long_text::is_long;
 use super::node_session::NodeSession;
+use super::published_copy::without_values;
 use super::source::Source;
 use super::state::{Phase, State};
 use super::temporary::is_temporary;
@@ -24,7 +25,12 @@ use std::time::Instant;
 const TRANSLATIONS_MAX: usize = 10;
 
 /// A cache entry for one use.
-fn uncached(piece: &Piece<'_>, epoch: u32, translated: holdfast_sql::Translated, extra: Extra) -> Arc<Entry<Extra>> {
+pub(super) fn uncached(
+    piece: &Piece<'_>,
+    epoch: u32,
+    translated: holdfast_sql::Translated,
+    extra: Extra,
+) -> Arc<Entry<Extra>> {
     StatementCache::new(1, 0).insert(piece, epoch, translated, extra)
 }
 
@@ -78,11 +84,12 @@ impl NodeSession {
             match entry {
                 Err(error) if self.misses_a_new_name(&error, &schema) => {}
                 Ok(Some(entry)) if self.must_wait_for_schema(&entry) => self.schema_settled().await?,
-                Ok(Some(entry)) => {
-                    self.check_access(&entry, &schema)?;
-                    return Ok(Some(entry));
-                }
-                entry => return entry,
+                Ok(Some(entry)) => match self.check_access(&entry, &schema) {
+                    Ok(()) => return Ok(Some(entry)),
+                    Err(refused) => return self.published_copy(source, &schema, refused).map(Some),
+                },
+                Err(error) => return self.published_copy(source, &schema, error).map(Some),
+                Ok(None) => return Ok(None),
             }
         }
     }
@@ -204,6 +211,7 @@ impl NodeSession {
         client.reply().set_settings(settings.clone().map(|settings| settings as Arc<dyn SessionSettings>));
         let outcome = self.dispatch(number, source, entry, failed, is_sole, client).await;
         client.reply().set_settings(None);
+        let outcome = if counted.translated.published { outcome.map_err(without_values) } else { outcome };
         let outcome = outcome.and_then(|()| self.keep_settings(settings.as_deref()).map_err(at));
         if outcome.is_ok() {
             let text = match &source {
@@ -414,7 +422,7 @@ impl NodeSession {
     }
 
     /// The open transaction has begun to write.
-    fn writes_in_block(&self) -> bool {
+    pub(super) fn writes_in_block(&self) -> bool {
         matches!(&self.state, State::Block(b) if matches!(b.phase, Phase::Writing(_)))
     }
 

@@ -59,6 +59,7 @@ mod table;
 pub use crate::keys::index_name;
 pub use crate::names::TEMP_NAMESPACE;
 pub use crate::types::{lsn_text, parse_lsn};
+pub(crate) use filter_text::shown as filter_shown;
 pub use live::{
     Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, SlotRow, SubscriberRow,
     SubscriptionRow, TableActivityRow, TransactionsRow,
@@ -66,6 +67,7 @@ pub use live::{
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, sequence as sequence_oid};
 pub use pg_database::{acl_item_text, grants as acl_value};
 pub use pg_hba::{HbaRow, HbaRule, IdentRow};
+pub(crate) use pg_publication::is_publishable;
 pub use pg_stat_database::DatabaseActivityRow;
 pub use pg_stat_statements::StatementRow;
 pub use shapes::{check_names, has_sequence, quote_plain};

@@ -128,12 +128,16 @@ fn published<'c>(
 ) -> impl Iterator<Item = (&'c Publication, Option<&'c PublishedTable>, &'c Table)> {
     context.schema.publications.list.iter().flat_map(|publication| {
         let is_published = |t: &&std::sync::Arc<Table>| {
-            let counts = t.kind == TableKind::Table && !t.temp && shapes::visible(t);
-            counts && (publication.all_tables || publication.table(t.oid).is_some())
+            is_publishable(t) && (publication.all_tables || publication.table(t.oid).is_some())
         };
         let tables = context.schema.tables.iter().filter(is_published);
         tables.map(move |table| (publication, publication.table(table.oid), &**table))
     })
+}
+
+/// Whether a publication can have the table.
+pub fn is_publishable(table: &Table) -> bool {
+    table.kind == TableKind::Table && !table.temp && shapes::visible(table)
 }
 
 fn attnums(table: &Table, names: &[String]) -> Vec<i64> {

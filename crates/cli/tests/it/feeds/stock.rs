@@ -24,15 +24,15 @@ const ALSO_TYPED: &str = "(2, null, null, null, null, null, '', null, null, '', 
     '{}', null)";
 
 /// A subscriber that is PostgreSQL.
-struct Stock {
+pub struct Stock {
     postgres: Postgres,
-    client: Client,
+    pub client: Client,
     publisher: u16,
 }
 
 impl Stock {
     /// `None`: there is no PostgreSQL on this machine.
-    async fn start(server: &Running) -> Option<Stock> {
+    pub async fn start(server: &Running) -> Option<Stock> {
         let postgres = Postgres::start_listening()?;
         let there = format!("host=127.0.0.1 port={} user=holdfast dbname=postgres", postgres.port);
         let (client, connection) = tokio_postgres::connect(&there, NoTls).await.unwrap();
@@ -40,21 +40,26 @@ impl Stock {
         Some(Stock { postgres, client, publisher: server.port })
     }
 
-    async fn run(&self, sql: &str) {
+    pub async fn run(&self, sql: &str) {
         run(&self.client, sql).await;
     }
 
     async fn subscribe(&self) {
-        let at = format!("host=127.0.0.1 port={} dbname=holdfast user=holdfast password=secret", self.publisher);
-        self.run(&format!("create subscription s connection '{at}' publication p")).await;
+        self.subscribe_as("holdfast", "p").await;
     }
 
-    fn log(&self) -> String {
+    /// Subscribes with a role whose password is `secret`.
+    pub async fn subscribe_as(&self, role: &str, publications: &str) {
+        let at = format!("host=127.0.0.1 port={} dbname=holdfast user={role} password=secret", self.publisher);
+        self.run(&format!("create subscription s connection '{at}' publication {publications}")).await;
+    }
+
+    pub fn log(&self) -> String {
         std::fs::read_to_string(self.postgres.socket().join("log")).unwrap_or_default()
     }
 
     /// Waits until it has what the publisher's query returns.
-    async fn until_equal(&self, client: &Client, there: &str, here: &str) {
+    pub async fn until_equal(&self, client: &Client, there: &str, here: &str) {
         until_settled("the subscriber has everything", async || {
             let (here, there) = (rows(client, here).await, rows(&self.client, there).await);
             (here != there).then(|| format!("{here:?}\n{there:?}\n{}", self.log()))
@@ -64,7 +69,7 @@ impl Stock {
 }
 
 /// Lets a stock subscriber in with a password.
-async fn publisher(sql: &[&str]) -> Running {
+pub async fn publisher(sql: &[&str]) -> Running {
     let server = Running::start();
     let client = server.connect().await;
     run(&client, "alter role holdfast password 'secret'").await;

@@ -16,6 +16,8 @@ pub struct Subscriber {
     pub seen: u64,
     /// The end of the last whole transaction.
     pub end: u64,
+    /// All bytes of the answers to commands and statements.
+    pub received: Vec<u8>,
 }
 
 /// A transaction as it was sent.
@@ -59,7 +61,8 @@ impl Subscriber {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut subscriber = Subscriber { stream, relations: HashMap::new(), open: None, seen: 0, end: 0 };
+        let (relations, received) = (HashMap::new(), Vec::new());
+        let mut subscriber = Subscriber { stream, relations, open: None, seen: 0, end: 0, received };
         let mut body = b"\0\x03\0\0".to_vec();
         for text in ["user", user, "database", database, "replication", "database", "application_name", "site", ""] {
             body.extend_from_slice(text.as_bytes());
@@ -92,17 +95,19 @@ impl Subscriber {
         Some((head[0], body))
     }
 
-    /// Rows up to ReadyForQuery, NULL as `-`.
+    /// Rows up to ReadyForQuery, NULL as `-`; of a COPY its lines.
     fn until_ready(&mut self) -> Result<Vec<Vec<String>>, Refused> {
         let (mut rows, mut refused) = (Vec::new(), None);
         loop {
             let Some((kind, body)) = self.message() else {
                 return Err(refused.unwrap_or(Refused { state: String::new(), message: "the connection ended".into() }));
             };
+            self.received.extend_from_slice(&body);
             match kind {
                 b'Z' => return refused.map_or(Ok(rows), Err),
                 b'E' => refused = Some(error(&body)),
                 b'D' => rows.push(row(&body)),
+                b'd' => rows.push(vec![String::from_utf8_lossy(&body).trim_end().to_owned()]),
                 _ => {}
             }
         }
@@ -111,6 +116,15 @@ impl Subscriber {
     /// A command or a statement: its rows.
     pub fn query(&mut self, text: &str) -> Result<Vec<Vec<String>>, Refused> {
         self.send(b'Q', format!("{text}\0").as_bytes());
+        self.until_ready()
+    }
+
+    /// A statement without parameters by the extended protocol: its rows.
+    pub fn extended(&mut self, text: &str) -> Result<Vec<Vec<String>>, Refused> {
+        self.send(b'P', format!("\0{text}\0\0\0").as_bytes());
+        self.send(b'B', &[0; 8]);
+        self.send(b'E', &[0; 5]);
+        self.send(b'S', b"");
         self.until_ready()
     }
 

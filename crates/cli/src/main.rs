@@ -19,6 +19,7 @@ mod promote;
 mod rejoin;
 mod restore;
 mod serve;
+mod site;
 mod standby;
 mod time_left;
 mod trail_dump;
@@ -48,6 +49,7 @@ enum Command {
     Serve(serve::Arguments),
     Cluster(cluster::Arguments),
     Standby(standby::Arguments),
+    Site(site::Arguments),
     Promote(promote::Arguments),
     Mirror(mirror::Arguments),
     Rejoin(rejoin::Arguments),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Cluster(arguments) => cluster::run(arguments),
         Command::Standby(arguments) => standby::run(arguments),
+        Command::Site(arguments) => site::run(arguments),
         Command::Promote(arguments) => promote::run(&arguments),
         Command::Mirror(arguments) => mirror::run(&arguments),
         Command::Rejoin(arguments) => rejoin::run(arguments),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `host`, `port` | where; several, separated by commas, are tried in their order. A host that begins with `/` is the directory of a Unix socket |
 //! | `dbname`, `user` | as whom, to which database; `dbname` is the user's name if it is not there |
+//! | `password` | for strings that are kept nowhere, or by a PostgreSQL: a subscription here refuses one that has it |
 //! | `passfile` | a file of lines `host:port:database:user:password`, readable by its owner only; else `PGPASSFILE` and `~/.pgpass` |
 //! | `sslmode`, `sslrootcert`, `sslcert`, `sslkey` | see [`crate`] |
 //! | `target_session_attrs` | `primary` or `read-write`: a host that is a standby is passed over |
@@ -12,7 +13,7 @@
 //!
 //! Source: the PostgreSQL 15 manual, 34.1.1 and 34.16.
 //!
-//! Failure: a keyword that is not known, or a value that is not one, is named; `password` is refused, because the string is stored.
+//! Failure: a keyword that is not known, or a value that is not one, is named.
 
 use crate::tls::Tls;
 use std::os::unix::fs::PermissionsExt;
@@ -30,6 +31,7 @@ pub struct ConnInfo {
     pub hosts: Vec<(String, u16)>,
     pub database: String,
     pub user: String,
+    pub password: Option<String>,
     pub passfile: Option<PathBuf>,
     pub tls: Tls,
     /// A host that is a standby is passed over.
@@ -86,6 +88,7 @@ impl ConnInfo {
         Ok(ConnInfo {
             hosts: hosts.collect::<Result<_, String>>()?,
             database: value("dbname").unwrap_or(&user).to_owned(),
+            password: value("password").map(str::to_owned),
             passfile: path("passfile"),
             tls: Tls {
                 mode: value("sslmode").map(str::parse).transpose()?,
@@ -106,8 +109,11 @@ impl ConnInfo {
         })
     }
 
-    /// The password for one host, from the file that has it.
-    pub fn password(&self, host: &str, port: u16) -> Result<Option<String>, String> {
+    /// The password for one host: that of the string, else from the file that has it.
+    pub fn password_for(&self, host: &str, port: u16) -> Result<Option<String>, String> {
+        if self.password.is_some() {
+            return Ok(self.password.clone());
+        }
         let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".pgpass"));
         let named = self.passfile.clone().or_else(|| std::env::var_os("PGPASSFILE").map(PathBuf::from));
         let Some(path) = named.or_else(home).filter(|path| path.exists()) else { return Ok(None) };
@@ -120,11 +126,12 @@ impl ConnInfo {
 }
 
 fn check(keyword: &str) -> Result<(), String> {
-    const KNOWN: [&str; 12] = [
+    const KNOWN: [&str; 13] = [
         "host",
         "port",
         "dbname",
         "user",
+        "password",
         "passfile",
         "sslmode",
         "sslrootcert",
@@ -135,15 +142,12 @@ fn check(keyword: &str) -> Result<(), String> {
         "connect_timeout",
     ];
     match keyword {
-        "password" => {
-            Err("a password in a connection string would be stored: use passfile, or a certificate".to_owned())
-        }
         _ if KNOWN.contains(&keyword) || WITHOUT_EFFECT.contains(&keyword) => Ok(()),
         other => Err(format!("invalid connection option \"{other}\"")),
     }
 }
 
-/// The file's text, if nobody else can read it.
+/// The file's text, if only its owner can read it.
 fn read_own(path: &Path) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode();
@@ -208,9 +212,6 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
 
 fn pairs_of_url(text: &str) -> Result<Vec<(String, String)>, String> {
     let url = Url::parse(text).map_err(|error| format!("the connection URL is not one: {error}"))?;
-    if url.password().is_some() {
-        check("password")?;
-    }
     let decoded = |text: &str| crate::server::decoded(text);
     let mut pairs = Vec::new();
     let mut put = |keyword: &str, value: String| pairs.push((keyword.to_owned(), value));
@@ -218,6 +219,7 @@ fn pairs_of_url(text: &str) -> Result<Vec<(String, String)>, String> {
     put("host", host.trim_matches(['[', ']']).to_owned());
     url.port().into_iter().for_each(|port| put("port", port.to_string()));
     put("user", decoded(url.username()));
+    url.password().into_iter().for_each(|password| put("password", decoded(password)));
     put("dbname", decoded(url.path().trim_start_matches('/')));
     url.query_pairs().for_each(|(keyword, value)| put(&keyword, value.into_owned()));
     Ok(pairs)
@@ -234,14 +236,13 @@ mod tests {
                 .unwrap();
         assert_eq!(read.hosts, [("hq".to_owned(), 1), ("/run/x y".to_owned(), 2)]);
         assert_eq!((read.user.as_str(), read.database.as_str(), read.primary_only), ("o'neil", "shop", true));
+        assert_eq!(ConnInfo::parse("postgresql://a:b%40@h/d").unwrap().password.as_deref(), Some("b@"));
         let read = ConnInfo::parse("postgresql://ann@[::1]:7/shop?sslmode=verify-full&sslrootcert=/c").unwrap();
         assert_eq!(read.hosts, [("::1".to_owned(), 7)]);
         assert_eq!((read.database.as_str(), read.tls.authority), ("shop", Some("/c".into())));
         assert_eq!(ConnInfo::parse("user=a host=x,y").unwrap().hosts[1], ("y".to_owned(), 5432));
         for (text, why) in [
             ("host=h", "user"),
-            ("user=a password=b", "passfile"),
-            ("postgresql://a:b@h/d", "passfile"),
             ("user=a nonsense=1", "nonsense"),
             ("user=a host", "missing"),
             ("user='a", "unterminated"),
@@ -277,10 +278,10 @@ mod tests {
         std::fs::write(&path, "hq:*:*:*:secret\n").unwrap();
         let info = ConnInfo::parse(&format!("host=hq user=a passfile={}", path.display())).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(info.password("hq", 1).unwrap_err().contains("group or world access"));
+        assert!(info.password_for("hq", 1).unwrap_err().contains("group or world access"));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(info.password("hq", 1).unwrap().as_deref(), Some("secret"));
-        assert_eq!(info.password("other", 1).unwrap(), None);
+        assert_eq!(info.password_for("hq", 1).unwrap().as_deref(), Some("secret"));
+        assert_eq!(info.password_for("other", 1).unwrap(), None);
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -311,7 +311,7 @@ async fn authenticate(link: &mut ReplicationLink, info: &ConnInfo, host: &str, p
     loop {
         match link.message().await? {
             Message::AuthenticationSasl(body) => {
-                let password = info.password(host, port).map_err(LinkError::Setting)?.ok_or_else(|| {
+                let password = info.password_for(host, port).map_err(LinkError::Setting)?.ok_or_else(|| {
                     LinkError::Setting(format!(
                         "{} asks for a password, and no password file has one for user {} and database {}",
                         link.at, info.user, info.database

@@ -6,7 +6,7 @@ use crate::subscription::{CompareError, Published, named, quoted};
 use bytes::Bytes;
 use futures::{StreamExt, pin_mut};
 use holdfast_client::ReplicationLink;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tokio_postgres::Client;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -56,18 +56,13 @@ fn copy_text(table: &Published, filter: Option<&str>) -> String {
 }
 
 /// The COPY of the rows of these keys.
-fn copy_of_keys(table: &Published, filter: Option<&str>, keys: &[Vec<String>]) -> String {
+fn copy_of_keys(table: &Published, keys: &[Vec<String>]) -> String {
     let columns: Vec<String> = table.key.iter().map(|at| named(&table.columns[*at])).collect();
     let one = |key: &Vec<String>| {
         let equal = columns.iter().zip(key).map(|(column, value)| format!("{column} = {}", quoted(value)));
         format!("({})", equal.collect::<Vec<_>>().join(" AND "))
     };
-    let of_keys = keys.iter().map(one).collect::<Vec<_>>().join(" OR ");
-    let condition = match filter {
-        Some(filter) => format!("({filter}) AND ({of_keys})"),
-        None => of_keys,
-    };
-    copy_text(table, Some(&condition))
+    copy_text(table, Some(&keys.iter().map(one).collect::<Vec<_>>().join(" OR ")))
 }
 
 async fn at_publisher(link: &mut ReplicationLink, sql: &str, mut line: impl FnMut(&[u8])) -> Result<(), CompareError> {
@@ -114,15 +109,18 @@ pub async fn each_published(
     at_publisher(link, &copy_text(table, table.filter.as_deref()), each).await
 }
 
-/// The rows of some keys at the publisher.
+/// The rows of some keys at the publisher. All are read: a role that may only follow the publication may ask for no part of them.
 pub async fn published_of(
     link: &mut ReplicationLink,
     table: &Published,
-    keys: &[Vec<String>],
+    keys: &HashSet<u128>,
 ) -> Result<Hashes, CompareError> {
     let mut hashes = Hashes::new();
-    at_publisher(link, &copy_of_keys(table, table.filter.as_deref(), keys), |line| {
-        hashes.insert(key_hash(line, &table.key), xxh3_128(line));
+    each_published(link, table, |line| {
+        let key = key_hash(line, &table.key);
+        if keys.contains(&key) {
+            hashes.insert(key, xxh3_128(line));
+        }
     })
     .await?;
     Ok(hashes)
@@ -131,7 +129,7 @@ pub async fn published_of(
 /// The rows of some keys at the subscriber.
 pub async fn received_of(client: &Client, table: &Published, keys: &[Vec<String>]) -> Result<Hashes, CompareError> {
     let mut hashes = Hashes::new();
-    at_subscriber(client, &copy_of_keys(table, None, keys), |line| {
+    at_subscriber(client, &copy_of_keys(table, keys), |line| {
         hashes.insert(key_hash(line, &table.key), xxh3_128(line));
     })
     .await?;

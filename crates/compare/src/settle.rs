@@ -132,22 +132,24 @@ async fn look_again(
     open: Vec<Key>,
     differences: &mut Vec<Difference>,
 ) -> Result<Vec<Key>, CompareError> {
+    let wanted: HashSet<u128> = open.iter().map(|key| hash_of_values(key)).collect();
+    let values: Vec<Vec<String>> = open.iter().map(|key| key.iter().map(|f| value_of(f)).collect()).collect();
+    let before = published_of(link, table, &wanted).await?;
+    until_applied(client, link, of).await?;
+    let mut here = Hashes::new();
+    for some in values.chunks(KEYS_MAX) {
+        here.extend(received_of(client, table, some).await?);
+    }
+    let after = published_of(link, table, &wanted).await?;
     let mut busy = Vec::new();
-    for some in open.chunks(KEYS_MAX) {
-        let values: Vec<Vec<String>> = some.iter().map(|key| key.iter().map(|f| value_of(f)).collect()).collect();
-        let before = published_of(link, table, &values).await?;
-        until_applied(client, link, of).await?;
-        let here = received_of(client, table, &values).await?;
-        let after = published_of(link, table, &values).await?;
-        for (key, values) in some.iter().zip(values) {
-            let row = |rows: &Hashes| rows.get(&hash_of_values(key)).copied();
-            match (row(&before), row(&here), row(&after)) {
-                (before, _, after) if before != after => busy.push(key.clone()),
-                (before, here, _) if before == here => {}
-                (None, _, _) => differences.push(Difference { key: values, what: "extra" }),
-                (_, None, _) => differences.push(Difference { key: values, what: "missing" }),
-                _ => differences.push(Difference { key: values, what: "changed" }),
-            }
+    for (key, values) in open.into_iter().zip(values) {
+        let row = |rows: &Hashes| rows.get(&hash_of_values(&key)).copied();
+        match (row(&before), row(&here), row(&after)) {
+            (before, _, after) if before != after => busy.push(key),
+            (before, here, _) if before == here => {}
+            (None, _, _) => differences.push(Difference { key: values, what: "extra" }),
+            (_, None, _) => differences.push(Difference { key: values, what: "missing" }),
+            _ => differences.push(Difference { key: values, what: "changed" }),
         }
     }
     Ok(busy)

@@ -2,6 +2,7 @@
 //! answers, what no client may change, and what arrives.
 
 mod bed;
+mod commands;
 mod following;
 mod lasting;
 mod statements;

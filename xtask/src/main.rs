@@ -5,7 +5,7 @@
 //! standby to take its place, `cargo xtask put-back-test` with directories that are replaced by older copies,
 //! `cargo xtask fuzz` feeds the readers with nonsense, `cargo xtask peer-faults` measures what other databases do about each
 //! fault, `cargo xtask cluster-test` injects random faults into a cluster, `cargo xtask takeovers` measures how long a cluster is
-//! without a master, `cargo xtask layers` looks for imports that go the wrong way.
+//! without a master, `cargo xtask feeds` measures logical replication, `cargo xtask layers` looks for imports that go the wrong way.
 //!
 //! Each command does its own set-up (it builds the server, makes a Python environment, fetches the drivers, starts a
 //! private PostgreSQL) below the target directory and a temporary directory, and takes down what it started.
@@ -17,6 +17,7 @@ mod connections;
 mod coverage;
 mod dumps;
 mod failover;
+mod feeds;
 mod findings;
 mod fuzz;
 mod kill_test;
@@ -116,6 +117,8 @@ enum Command {
     ClusterTest(cluster_test::Arguments),
     /// Measures how long a cluster accepts no commits when its master is lost, and how long Patroni does
     Takeovers(takeovers::Arguments),
+    /// Measures logical replication beside PostgreSQL's: what a subscriber costs, how fast changes and copies arrive
+    Feeds(feeds::Arguments),
     /// Compares the speed of two server binaries in alternating runs
     Paired(paired::Arguments),
     /// Measures what statistics, privileges, /metrics and the console cost
@@ -152,6 +155,7 @@ fn main() -> ExitCode {
         Command::PeerFaults(arguments) => peer_faults::command(&arguments),
         Command::ClusterTest(arguments) => cluster_test::command(&arguments),
         Command::Takeovers(arguments) => takeovers::command(&arguments),
+        Command::Feeds(arguments) => feeds::command(&arguments),
         Command::Paired(arguments) => paired::command(&arguments),
         Command::Observed(arguments) => observed::command(&arguments),
         Command::Connections(arguments) => connections::command(&arguments),

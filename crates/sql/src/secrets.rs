@@ -15,7 +15,8 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
 fn hidden(text: &str) -> Option<String> {
     let has = |word: &[u8]| text.as_bytes().windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
     let word = "password";
-    if !has(word.as_bytes()) && !(has(b"subscription") && has(b"://")) {
+    let may_have_one = has(word.as_bytes()) || (has(b"subscription") && has(b"://"));
+    if !may_have_one {
         return None;
     }
     let lower = text.to_ascii_lowercase();

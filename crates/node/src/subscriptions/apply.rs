@@ -22,7 +22,9 @@ use holdfast_engine::{Collect, Database, Step, Submission, Ticket, WriteOptions,
 use holdfast_sites::pgoutput::Cell;
 use holdfast_sites::received::RemoteRelation;
 use holdfast_types::lsn::lsn_text;
+use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
+use holdfast_types::subscription::Subscription;
 use holdfast_types::{Level, SqlError, SqlResult, SqlState};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,6 +70,8 @@ pub struct Applier {
     pub db: Database,
     pub positions: Positions,
     pub level: Level,
+    /// Whom the trail names for what is applied.
+    author: Arc<Author>,
     /// The OIDs of the tables that the subscription writes.
     pub subscribed: Vec<u32>,
     /// The transaction that is left out; 0: none.
@@ -131,8 +135,10 @@ pub enum Applied {
 }
 
 impl Applier {
-    pub fn new(db: &Database, positions: Positions, level: Level, subscribed: Vec<u32>, skip: u64) -> Applier {
-        Applier { db: db.clone(), positions, level, subscribed, skip, targets: Targets::default() }
+    pub fn new(db: &Database, positions: Positions, level: Level, of: &Subscription) -> Applier {
+        let name = format!("subscription {}", of.name);
+        let (author, subscribed) = (Arc::new(Author::new(&name, &name)), of.tables.clone());
+        Applier { db: db.clone(), positions, level, author, subscribed, skip: of.skip, targets: Targets::default() }
     }
 
     /// Hands a group to the writer.
@@ -156,7 +162,12 @@ impl Applier {
         steps.push(self.positions.moved(group.last().map_or(0, |last| last.end)));
         let rows = Collect::new();
         let submission = Submission::new(steps, Box::new(rows.clone()));
-        let ticket = self.db.submit(Submission { level: self.level, any_order: true, ..submission })?;
+        let ticket = self.db.submit(Submission {
+            level: self.level,
+            any_order: true,
+            author: Some(self.author.clone()),
+            ..submission
+        })?;
         Ok(Submitted { group, steps: of, rows, ticket, tries })
     }
 
@@ -245,7 +256,13 @@ impl Applier {
 
     /// Begins a transaction that is applied while it arrives.
     pub async fn begin_large(&self) -> SqlResult<WriteTxn> {
-        self.db.begin_write(WriteOptions { level: self.level, ..WriteOptions::default() }).await
+        self.db
+            .begin_write(WriteOptions {
+                level: self.level,
+                author: Some(self.author.clone()),
+                ..WriteOptions::default()
+            })
+            .await
     }
 
     /// Runs a part of a large transaction.

@@ -32,8 +32,9 @@ use tokio::sync::watch;
 /// Pause before a subscription that failed is tried again, as PostgreSQL's `wal_retrieve_retry_interval`.
 pub const RETRY: Duration = Duration::from_secs(5);
 
-/// How often the publisher hears from an idle subscriber, and how long it may be silent itself.
+/// How often the publisher hears from an idle subscriber, when it is asked to answer, and how long it may be silent.
 const STATUS_EVERY: Duration = Duration::from_secs(10);
+const ASKED_AFTER: Duration = Duration::from_secs(30);
 const SILENT_MAX: Duration = Duration::from_secs(60);
 
 /// Changes, and bytes of them, that become one transaction; and what waits for the writer before reading pauses.
@@ -84,9 +85,9 @@ impl Worker {
     }
 
     async fn follow(&self) -> SqlResult<()> {
-        let Subscription { number, name, connection, publications, slot, skip, tables, .. } = &self.subscription;
+        let Subscription { number, name, connection, publications, slot, tables, .. } = &self.subscription;
         let positions = Positions::of(&self.db, *number).await?;
-        let mut applier = Applier::new(&self.db, positions, self.level, tables.clone(), *skip);
+        let mut applier = Applier::new(&self.db, positions, self.level, &self.subscription);
         let schema = self.db.schema();
         for oid in tables {
             let Some(table) = schema.by_oid(*oid).filter(|_| !applier.positions.copied.contains_key(oid)) else {
@@ -123,6 +124,7 @@ impl Worker {
             confirmed,
             heard: Instant::now(),
             answered: Instant::now(),
+            asked: false,
         };
         following.run().await
     }
@@ -164,6 +166,8 @@ struct Following {
     confirmed: u64,
     heard: Instant,
     answered: Instant,
+    /// It was asked to answer and has said nothing since.
+    asked: bool,
 }
 
 impl Following {
@@ -202,7 +206,7 @@ impl Following {
     }
 
     async fn take(&mut self, data: &[u8]) -> SqlResult<()> {
-        self.heard = Instant::now();
+        (self.heard, self.asked) = (Instant::now(), false);
         self.progress.heard(data.len());
         match self.incoming.take(data)? {
             Arrived::Nothing => {}
@@ -289,6 +293,11 @@ impl Following {
             let message = format!("the publisher has sent nothing for {} s", SILENT_MAX.as_secs());
             return Err(SqlError::new(holdfast_types::SqlState::CONNECTION_FAILURE, message));
         }
+        // A publisher that hears from its subscriber has no need to speak.
+        if may_read && self.heard.elapsed() > ASKED_AFTER && !self.asked {
+            self.asked = true;
+            return self.say(true).await;
+        }
         if self.answered.elapsed() >= STATUS_EVERY { self.answer().await } else { Ok(()) }
     }
 
@@ -297,9 +306,13 @@ impl Following {
         if self.submitted.is_none() && self.queue.is_empty() && self.large.is_none() && self.incoming.is_between() {
             self.confirmed = self.confirmed.max(self.incoming.received);
         }
+        self.say(false).await
+    }
+
+    async fn say(&mut self, wants_answer: bool) -> SqlResult<()> {
         let at = self.confirmed;
         let mut out = Vec::with_capacity(34);
-        status_update(&mut out, &Status { written: at, flushed: at, applied: at, wants_answer: false }, now_us());
+        status_update(&mut out, &Status { written: at, flushed: at, applied: at, wants_answer }, now_us());
         self.answered = Instant::now();
         self.link.send(&out).await.map_err(as_sql)
     }

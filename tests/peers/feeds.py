@@ -10,22 +10,27 @@ rows, one publication without a condition. Measured:
 - lag: milliseconds from a commit at the publisher until a reader at the subscriber sees it, at half of the publisher's rate;
 - copy: MB a second of the initial copy of a table with rows of 1 kB.
 
+With --soak: four clients append to rows at random while the link is cut and either server is killed; at the end every row is compared.
+
 The last lines are a table in Markdown. The exit code is 1 when both sides are not equal at the end.
 """
 
 import argparse
 import os
+import random
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "support")]
 os.environ.setdefault("PGUSER", "holdfast")
-from wire import Wire  # noqa: E402
+from wire import Closed, Wire  # noqa: E402
 
 ROWS = 100_000
 CLIENTS = 40
@@ -34,8 +39,6 @@ UPDATE = "\\set id random(1, %d)\nUPDATE t SET v = 'value of ' || :id || ' ' || 
 
 
 def free_port() -> int:
-    import socket
-
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
@@ -58,6 +61,12 @@ class Holdfast:
     def stop(self):
         self.process.terminate()
         self.process.wait()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    start_again = start
 
     def as_publisher(self):
         self.run("ALTER ROLE holdfast PASSWORD 'secret'")
@@ -86,11 +95,18 @@ class Postgres:
     def start(self):
         data = self.home / "data"
         self.tool("initdb", "-D", data, "-U", "holdfast", "-A", "trust")
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c wal_level=logical"
-        self.tool("pg_ctl", "-D", data, "-o", options, "-l", self.home / "log", "-w", "start")
+        self.options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c wal_level=logical"
+        self.start_again()
 
     def stop(self):
         self.tool("pg_ctl", "-D", self.home / "data", "-m", "fast", "-w", "stop")
+
+    def kill(self):
+        self.tool("pg_ctl", "-D", self.home / "data", "-m", "immediate", "-w", "stop")
+
+    def start_again(self):
+        data = self.home / "data"
+        self.tool("pg_ctl", "-D", data, "-o", self.options, "-l", self.home / "log", "-w", "start")
 
     def as_publisher(self):
         pass
@@ -129,9 +145,55 @@ def until(what: str, condition) -> float:
     return time.monotonic() - began
 
 
+class Link:
+    """Forwards connections to a port; it can be cut."""
+
+    def __init__(self, port: int):
+        self.to, self.is_cut, self.open = port, False, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            near, _ = self.listener.accept()
+            try:
+                if self.is_cut:
+                    raise OSError("cut")
+                far = socket.create_connection(("127.0.0.1", self.to))
+            except OSError:
+                near.close()
+                continue
+            self.open += [near, far]
+            for one, other in [(near, far), (far, near)]:
+                threading.Thread(target=self.forward, args=(one, other), daemon=True).start()
+
+    def forward(self, one, other):
+        try:
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+        except OSError:
+            pass
+        for end in [one, other]:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self, is_cut: bool):
+        self.is_cut = is_cut
+        for end in self.open if is_cut else []:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        self.open = []
+
+
 class Pair:
     def __init__(self, publisher, subscriber, scratch: Path, arguments):
         self.publisher, self.subscriber, self.scratch, self.arguments = publisher, subscriber, scratch, arguments
+        self.link = None
         self.script = scratch / "update.sql"
         self.script.write_text(UPDATE)
 
@@ -148,7 +210,8 @@ class Pair:
         self.publisher.run("CREATE PUBLICATION q FOR TABLE big")
 
     def connection(self) -> str:
-        where = f"host=127.0.0.1 port={self.publisher.port} dbname={self.publisher.database} user=holdfast"
+        port = self.link.port if self.link else self.publisher.port
+        where = f"host=127.0.0.1 port={port} dbname={self.publisher.database} user=holdfast"
         if self.subscriber.name == "PostgreSQL":
             return f"{where} password=secret"
         passfile = self.scratch / "passfile"
@@ -233,10 +296,49 @@ class Pair:
         until("it is copied", lambda: self.subscriber.run("SELECT count(*) FROM big") == str(rows))
         return self.arguments.copy_mb / (time.monotonic() - began)
 
+    def soak(self) -> tuple[int, int, bool]:
+        """Load with faults: commits, faults, and whether both are equal then."""
+        self.link = Link(self.publisher.port)
+        self.subscribe()
+        until_s = time.monotonic() + self.arguments.soak
+        commits, faults, stop = [0], 0, threading.Event()
+        loads = [threading.Thread(target=self.keep_writing, args=(commits, stop)) for _ in range(4)]
+        for load in loads:
+            load.start()
+        draw = random.Random(self.arguments.seed)
+        while time.monotonic() < until_s:
+            time.sleep(draw.uniform(2, 8))
+            fault = draw.choice(["cut", "subscriber", "publisher"])
+            if fault == "cut":
+                self.link.cut(True)
+                time.sleep(draw.uniform(0.1, 3))
+                self.link.cut(False)
+            else:
+                server = self.subscriber if fault == "subscriber" else self.publisher
+                server.kill()
+                server.start_again()
+            faults += 1
+        stop.set()
+        for load in loads:
+            load.join()
+        return commits[0], faults, self.is_equal()
+
+    def keep_writing(self, commits: list[int], stop: threading.Event):
+        draw = random.Random()
+        while not stop.is_set():
+            try:
+                with self.wire(self.publisher) as wire:
+                    while not stop.is_set():
+                        number = draw.randint(1, ROWS)
+                        wire.run(f"UPDATE t SET v = v || '{number % 10}' WHERE id = {number}")
+                        commits[0] += 1
+            except (OSError, Closed):
+                time.sleep(0.1)
+
     def is_equal(self) -> bool:
         self.until_equal()
-        total = "SELECT count(*) || ' ' || sum(length(v)) || ' ' || max(v) FROM t"
-        return self.publisher.run(total) == self.subscriber.run(total)
+        rows = "SELECT id, v FROM t ORDER BY id"
+        return self.publisher.run(rows) == self.subscriber.run(rows)
 
 
 PAIRS = {
@@ -256,6 +358,9 @@ def measure(name: str, arguments) -> tuple[str, bool]:
     )
     try:
         pair.prepare()
+        if arguments.soak:
+            commits, faults, equal = pair.soak()
+            return f"| {publisher.name} -> {subscriber.name} | {commits} | {faults} | {'equal' if equal else 'DIFFERENT'} |", equal
         without, with_one = pair.rates()
         print(f"{name}: {without:.0f} commits/s without, {with_one:.0f} with a subscriber", flush=True)
         pair.subscribe()
@@ -283,9 +388,12 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--backlog", type=int, default=100_000)
     parser.add_argument("--copy-mb", type=int, default=300)
+    parser.add_argument("--soak", type=int, default=0, help="seconds of load with cuts and kills instead")
+    parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     measured = [measure(name, arguments) for name in arguments.pair or PAIRS]
-    head = ["pair", "commits/s", "with a subscriber", "ratio", "applied/s", "lag ms", "99 %", "copy MB/s"]
+    faults = ["pair", "commits", "cuts and kills", "at the end"]
+    head = faults if arguments.soak else ["pair", "commits/s", "with a subscriber", "ratio", "applied/s", "lag ms", "99 %", "copy MB/s"]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for line, _ in measured:
         print(line)

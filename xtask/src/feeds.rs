@@ -13,6 +13,7 @@ use crate::{paths, server, tools};
 Examples:
   cargo xtask feeds
   cargo xtask feeds --pair hh --pair pp --seconds 20
+  cargo xtask feeds --pair hh --pair hp --pair ph --soak 300
 
 The last lines are a table in Markdown. The exit code is 1 when a publisher and its subscriber are not equal at the end. Needs Python 3
 and PostgreSQL 15 with pgbench. Takes about ten minutes; stop other work on the machine first.")]
@@ -29,6 +30,9 @@ pub struct Arguments {
     /// The size of the table that is copied
     #[arg(long, value_name = "MB", default_value_t = 300)]
     copy_mb: u32,
+    /// Instead: so many seconds of load while the link is cut and servers are killed; every row is compared at the end
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    soak: u32,
     /// Measure this server binary instead of building one
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
@@ -43,5 +47,6 @@ pub fn command(arguments: &Arguments) -> anyhow::Result<bool> {
     arguments.pair.iter().for_each(|pair| _ = program.args(["--pair", pair]));
     program.args(["--seconds", &arguments.seconds.to_string(), "--turns", &arguments.turns.to_string()]);
     program.args(["--copy-mb", &arguments.copy_mb.to_string()]);
+    program.args(["--soak", &arguments.soak.to_string()]);
     Ok(program.status().context("starting python3")?.success())
 }

@@ -4,4 +4,5 @@
 mod bed;
 mod following;
 mod lasting;
+mod postgres;
 mod statements;

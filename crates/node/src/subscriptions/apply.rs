@@ -48,6 +48,13 @@ pub enum What {
     Truncate,
 }
 
+impl Change {
+    /// It changes a row that must be here.
+    fn needs_row(&self) -> bool {
+        matches!(self.what, What::Update(..) | What::Delete(_))
+    }
+}
+
 /// A transaction of the publisher.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
@@ -148,7 +155,9 @@ impl Applier {
 
     fn submit_again(&mut self, group: Vec<Foreign>, tries: usize) -> SqlResult<Submitted> {
         let schema = self.db.schema();
-        let (mut steps, mut of) = (Vec::new(), Vec::new());
+        // First: where the position is another, that is the error, and not what the changes meet.
+        let mut steps = vec![self.positions.moved(group.last().map_or(0, |last| last.end))];
+        let mut of = Vec::new();
         let skip = self.skip;
         for (transaction, foreign) in group.iter().enumerate().filter(|(_, f)| f.start != skip || skip == 0) {
             for (change, one) in foreign.changes.iter().enumerate() {
@@ -159,7 +168,6 @@ impl Applier {
                 }
             }
         }
-        steps.push(self.positions.moved(group.last().map_or(0, |last| last.end)));
         let rows = Collect::new();
         let submission = Submission::new(steps, Box::new(rows.clone()));
         let ticket = self.db.submit(Submission {
@@ -205,8 +213,10 @@ impl Applier {
                 *submitted = self.submit_again(group, submitted.tries + 1)?;
                 Box::pin(self.finish(submitted, progress)).await
             }
+            Err(error) if done.failed_step == 0 => Err(moved_by_another(error)),
             Err(_) if group.len() > 1 => Ok(Applied::Again(group)),
-            Err(error) => Err(match (submitted.steps.get(done.failed_step), group.first()) {
+            // The first step is the position's.
+            Err(error) => Err(match (submitted.steps.get(done.failed_step - 1), group.first()) {
                 (Some(step), Some(foreign)) => {
                     let change = &foreign.changes[step.change];
                     let key = self.key_of(change);
@@ -230,9 +240,9 @@ impl Applier {
     fn count(&mut self, group: &[Foreign], submitted: &Submitted, progress: &Progress) {
         let outcomes = submitted.rows.outcomes();
         let mut missing = 0;
-        for (step, outcome) in submitted.steps.iter().zip(&outcomes) {
-            let what = &group[step.transaction].changes[step.change].what;
-            missing += u64::from(outcome.count == 0 && matches!(what, What::Update(..) | What::Delete(_)));
+        for (step, outcome) in submitted.steps.iter().zip(outcomes.iter().skip(1)) {
+            let change = &group[step.transaction].changes[step.change];
+            missing += u64::from(outcome.count == 0 && change.needs_row());
         }
         let changes = submitted.steps.len() as u64;
         self.note(group.len() as u64, changes, missing, group.last(), progress);
@@ -265,18 +275,23 @@ impl Applier {
             .await
     }
 
-    /// Runs a part of a large transaction.
-    pub async fn run_part(&mut self, txn: &mut WriteTxn, part: &Foreign) -> SqlResult<u64> {
+    /// Runs a part of a large transaction. Returns how many changes were made, and how many of them found no row.
+    pub async fn run_part(&mut self, txn: &mut WriteTxn, part: &Foreign) -> SqlResult<(u64, u64)> {
         let schema = self.db.schema();
-        let mut ran = 0;
+        let (mut ran, mut missing) = (0, 0);
+        if self.skip != 0 && part.start == self.skip {
+            return Ok((ran, missing));
+        }
         for change in &part.changes {
             let step = self.step(&schema, part.start, change).map_err(|e| named(e, part, change, None))?;
             let Some(step) = step else { continue };
-            let result = txn.execute(step, Box::new(Collect::new())).await.and_then(|done| done.result);
+            let found = Collect::new();
+            let result = txn.execute(step, Box::new(found.clone())).await.and_then(|done| done.result);
             result.map_err(|e| named(e, part, change, self.key_of(change)))?;
             ran += 1;
+            missing += u64::from(change.needs_row() && found.outcomes().iter().all(|outcome| outcome.count == 0));
         }
-        Ok(ran)
+        Ok((ran, missing))
     }
 
     /// Commits a large transaction, of which `last` has the place.
@@ -284,13 +299,14 @@ impl Applier {
         &mut self,
         mut txn: WriteTxn,
         last: &Foreign,
-        changes: u64,
+        (changes, missing): (u64, u64),
         progress: &Progress,
     ) -> SqlResult<()> {
-        txn.execute(self.positions.moved(last.end), Box::new(Collect::new())).await?.result?;
+        let moved = txn.execute(self.positions.moved(last.end), Box::new(Collect::new())).await?;
+        moved.result.map_err(moved_by_another)?;
         let done = txn.commit(Box::new(Collect::new()))?.await;
         done.ok_or_else(SqlError::shutting_down)?.result?;
-        self.note(1, changes, 0, Some(last), progress);
+        self.note(1, changes, missing, Some(last), progress);
         Ok(())
     }
 }
@@ -298,6 +314,14 @@ impl Applier {
 /// Whether the same transaction may succeed when it runs again.
 fn passes(error: &SqlError) -> bool {
     matches!(error.state(), SqlState::SERIALIZATION_FAILURE | SqlState::DEADLOCK_DETECTED)
+}
+
+/// The error of the position's step.
+fn moved_by_another(error: SqlError) -> SqlError {
+    match Positions::is_other(&error) {
+        true => SqlError::new(SqlState::OBJECT_IN_USE, "the subscription's position has changed, and is read again"),
+        false => error,
+    }
 }
 
 /// The error with what it happened to.

@@ -125,7 +125,13 @@ async fn what_to_copy(copy: &Copy<'_>, link: &mut ReplicationLink) -> Result<(Ve
         ))
         .await?;
     let names = listed.first().and_then(|row| row.first()?.as_deref()).and_then(|text| Array::parse_braces(text).ok());
-    let names: Vec<String> = names.ok_or_else(gone)?.elements.into_iter().flatten().collect();
+    // The view lists generated columns, which COPY refuses.
+    let generated = format!(
+        "SELECT a.attname FROM pg_catalog.pg_attribute a WHERE a.attrelid = {oid} AND a.attnum > 0 AND a.attgenerated <> ''"
+    );
+    let generated: Vec<String> = link.query(&generated).await?.into_iter().flatten().flatten().collect();
+    let names = names.ok_or_else(gone)?.elements.into_iter().flatten();
+    let names: Vec<String> = names.filter(|name| !generated.contains(name)).collect();
     let filters = link
         .query(&format!(
             "SELECT DISTINCT pg_get_expr(gpt.qual, gpt.relid)  FROM pg_publication p,  LATERAL \

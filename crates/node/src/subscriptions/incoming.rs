@@ -3,6 +3,7 @@
 //! Failure: a message of another form, or one in the wrong place, ends the connection.
 
 use super::apply::{Change, Foreign, What};
+use holdfast_sites::pgoutput::Cell;
 use holdfast_sites::received::{Frame, Malformed, Received, RemoteRelation, frame, message};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::collections::HashMap;
@@ -101,6 +102,16 @@ impl Incoming {
     fn change(&mut self, table: u32, what: What) -> SqlResult<()> {
         let relation = self.relations.get(&table).cloned();
         let relation = relation.ok_or_else(|| violation("a change of a table that it did not describe"))?;
+        let fits = |row: &Vec<Cell>| row.len() == relation.columns.len();
+        let fits = match &what {
+            What::Insert(row) | What::Delete(row) => fits(row),
+            What::Update(old, new) => old.as_ref().is_none_or(fits) && fits(new),
+            What::Truncate => true,
+        };
+        if !fits {
+            let (schema, name, columns) = (&relation.schema, &relation.name, relation.columns.len());
+            return Err(violation(&format!("a row of \"{schema}.{name}\" that has not its {columns} columns")));
+        }
         let open = self.open.as_mut().ok_or_else(|| violation("a change outside a transaction"))?;
         open.changes.push(Change { relation, what });
         Ok(())

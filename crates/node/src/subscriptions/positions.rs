@@ -10,7 +10,7 @@ use super::target::internal;
 use holdfast_engine::{Collect, Database, Statement, Step, Submission};
 use holdfast_store::schema_map::POSITIONS_TABLE;
 use holdfast_store::schema_read::FIRST_OID;
-use holdfast_types::{Level, SqlError, SqlResult, Value};
+use holdfast_types::{Level, SqlError, SqlResult, SqlState, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub fn copied(db: &Database, number: u32) -> SqlResult<HashMap<u32, u64>> {
 pub struct Positions {
     db: Database,
     number: u32,
-    move_on: Arc<Statement>,
+    moved: Arc<Statement>,
     add: Arc<Statement>,
     /// Everything below is applied.
     pub applied: u64,
@@ -49,12 +49,15 @@ impl Positions {
     /// Reads them. A subscription that begins gets its row.
     pub async fn of(db: &Database, number: u32) -> SqlResult<Positions> {
         let rows = read(db, number)?;
-        let move_on = format!("UPDATE main.{POSITIONS_TABLE} SET lsn = ?2 WHERE subscription = ?1 AND object = 0");
+        // By its key, so that the writer takes it with the changes.
+        let moved = format!(
+            "UPDATE main.{POSITIONS_TABLE} SET lsn = CASE WHEN lsn = ?3 THEN ?2 END WHERE subscription = ?1 AND object = 0"
+        );
         let add = format!("INSERT INTO main.{POSITIONS_TABLE} VALUES(?1, ?2, ?3)");
         let mut positions = Positions {
             db: db.clone(),
             number,
-            move_on: internal(db, &move_on)?,
+            moved: internal(db, &moved)?,
             add: internal(db, &add)?,
             applied: 0,
             copied: HashMap::new(),
@@ -68,9 +71,17 @@ impl Positions {
         Ok(positions)
     }
 
-    /// Notes that everything below `lsn` is applied.
+    /// Notes that everything below `lsn` is applied. Fails where the position is not the one that this worker knows, because a
+    /// commit of an earlier worker arrived late: see [`Positions::is_other`]. Where the subscription was dropped meanwhile there is no
+    /// row, and what comes with this step fails, because it was made for another schema.
     pub fn moved(&self, lsn: u64) -> Step {
-        Step { stmt: self.move_on.clone(), params: vec![Value::Int(self.number.into()), Value::Int(lsn as i64)] }
+        let params = [self.number.into(), lsn as i64, self.applied as i64];
+        Step { stmt: self.moved.clone(), params: params.map(Value::Int).to_vec() }
+    }
+
+    /// The error of a step of [`Positions::moved`]: the position is another, the column refuses NULL.
+    pub fn is_other(error: &SqlError) -> bool {
+        error.state() == SqlState::NOT_NULL_VIOLATION
     }
 
     /// Notes that a table's rows were copied as they were at `lsn`.

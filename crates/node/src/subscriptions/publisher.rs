@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The output plugin.
 pub const PLUGIN: &str = "pgoutput";
 
-/// Longest wait for a command: another reader may have the slot that is to be dropped.
+/// Longest wait for an answer: another reader may have the slot that is to be dropped.
 const COMMAND_MAX: Duration = Duration::from_secs(30);
 
 /// A table that the publications publish.
@@ -40,8 +40,14 @@ pub async fn connect(connection: &str, name: &str) -> Result<ReplicationLink, Li
     let info = ConnInfo::parse(connection).map_err(LinkError::Setting)?;
     let mut link = ReplicationLink::connect(&info, name).await?;
     // As PostgreSQL's subscribers do: names are looked up in no schema that a table's owner could have filled.
-    link.query("SELECT pg_catalog.set_config('search_path', '', false);").await?;
+    answered(link.query("SELECT pg_catalog.set_config('search_path', '', false);")).await?;
     Ok(link)
+}
+
+/// Waits for an answer that takes no work at the publisher, and not longer than [`COMMAND_MAX`].
+pub async fn answered<T>(answer: impl Future<Output = Result<T, LinkError>>) -> Result<T, LinkError> {
+    let lost = || LinkError::Lost(format!("the publisher has not answered within {} s", COMMAND_MAX.as_secs()));
+    tokio::time::timeout(COMMAND_MAX, answer).await.unwrap_or_else(|_| Err(lost()))
 }
 
 /// A text as a literal.
@@ -66,7 +72,7 @@ pub fn quoted_list(names: &[String]) -> String {
 /// The tables of these publications, and the names of those that the publisher does not have.
 pub async fn published_tables(connection: &str, publications: &[String]) -> SqlResult<(Vec<RemoteTable>, Vec<String>)> {
     let mut link = connect(connection, "subscription").await.map_err(as_sql)?;
-    let found = ask_for_tables(&mut link, publications).await.map_err(as_sql);
+    let found = answered(ask_for_tables(&mut link, publications)).await.map_err(as_sql);
     link.close().await;
     found
 }
@@ -82,14 +88,22 @@ async fn ask_for_tables(
     let tables = format!(
         "SELECT DISTINCT t.schemaname, t.tablename, t.attnames FROM pg_catalog.pg_publication_tables t WHERE t.pubname IN ({names})"
     );
+    // The view lists generated columns, which are not sent.
+    let generated = "SELECT n.nspname, c.relname, a.attname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
+                     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE a.attnum > 0 AND a.attgenerated <> ''";
+    let generated = link.query(generated).await?;
+    let is_sent = |schema: &String, table: &String, column: &String| {
+        let names = [Some(schema), Some(table), Some(column)];
+        !generated.iter().any(|row| row.iter().map(Option::as_ref).eq(names))
+    };
     let mut found: Vec<RemoteTable> = Vec::new();
     for row in link.query(&tables).await? {
         let [Some(schema), Some(name), columns] = row.as_slice() else {
             return Err(LinkError::Lost("the list of published tables has another form".to_owned()));
         };
         let columns = columns.as_deref().and_then(|text| holdfast_types::array::Array::parse_braces(text).ok());
-        let columns: Vec<String> =
-            columns.map(|array| array.elements.into_iter().flatten().collect()).unwrap_or_default();
+        let columns = columns.into_iter().flat_map(|array| array.elements).flatten();
+        let columns: Vec<String> = columns.filter(|column| is_sent(schema, name, column)).collect();
         if let Some(other) = found.iter().find(|t| (&t.schema, &t.name) == (schema, name)) {
             let why = format!(
                 "cannot use different column lists for table \"{}.{}\" in different publications",
@@ -126,10 +140,7 @@ pub async fn drop_slots(connection: &str, slot: &str, copies: &[String]) -> SqlR
 
 async fn run(connection: &str, command: &str) -> SqlResult<()> {
     let mut link = connect(connection, "subscription").await.map_err(as_sql)?;
-    let Ok(done) = tokio::time::timeout(COMMAND_MAX, link.query(command)).await else {
-        let message = format!("the publisher has not answered within {} s: {command}", COMMAND_MAX.as_secs());
-        return Err(SqlError::new(SqlState::CONNECTION_FAILURE, message));
-    };
+    let done = answered(link.query(command)).await;
     link.close().await;
     done.map(drop).map_err(as_sql)
 }

@@ -16,14 +16,14 @@ use super::disable::disable;
 use super::incoming::{Arrived, Incoming};
 use super::positions::Positions;
 use super::progress::{Phase, Progress};
-use super::publisher::{as_sql, connect, named};
+use super::publisher::{answered, as_sql, connect, named};
 use crate::clock::now_us;
 use holdfast_client::{Received, ReplicationLink};
 use holdfast_engine::{Database, WriteTxn};
 use holdfast_sites::link::{Status, status_update};
 use holdfast_types::lsn::lsn_text;
 use holdfast_types::subscription::Subscription;
-use holdfast_types::{Level, SqlError, SqlResult};
+use holdfast_types::{Level, SqlError, SqlResult, SqlState};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ impl Worker {
             let name = &self.subscription.name;
             self.progress.failed(&text_of(&error));
             tracing::warn!(subscription = %name, "the subscription stopped: {}", text_of(&error));
-            if self.subscription.options.disable_on_error && !is_of_the_link(&error) {
+            if self.subscription.options.disable_on_error && !passes_by_itself(&error) {
                 match disable(&self.db, self.subscription.number, self.level).await {
                     Ok(()) => return tracing::warn!(subscription = %name, "it was disabled because of the error"),
                     Err(error) => tracing::warn!(subscription = %name, "it cannot be disabled: {error}"),
@@ -99,7 +99,7 @@ impl Worker {
         }
         let Some(slot) = slot else { return Err(SqlError::internal("the subscription has no slot")) };
         let mut link = connect(connection, name).await.map_err(as_sql)?;
-        link.query("IDENTIFY_SYSTEM").await.map_err(as_sql)?;
+        answered(link.query("IDENTIFY_SYSTEM")).await.map_err(as_sql)?;
         let publications: Vec<String> = publications.iter().map(|name| named(name)).collect();
         let start = format!(
             "START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names '{}')",
@@ -107,7 +107,7 @@ impl Worker {
             lsn_text(applier.positions.applied),
             publications.join(",").replace('\'', "''")
         );
-        link.start(&start).await.map_err(as_sql)?;
+        answered(link.start(&start)).await.map_err(as_sql)?;
         self.progress.enters(Phase::Following);
         let confirmed = applier.positions.applied;
         let progress = self.progress.clone();
@@ -130,9 +130,11 @@ impl Worker {
     }
 }
 
-/// Whether an error is one of the connection, which passes by itself.
-fn is_of_the_link(error: &SqlError) -> bool {
-    error.state().0.starts_with("08") || error.state().0.starts_with("57")
+/// Whether an error is one of the connection or of a server's means (authentication, memory, disk, a slot that is in use), and not
+/// of a change: no reason to disable the subscription.
+fn passes_by_itself(error: &SqlError) -> bool {
+    let state = error.state();
+    ["08", "28", "40", "53", "57"].iter().any(|class| state.0.starts_with(class)) || state == SqlState::OBJECT_IN_USE
 }
 
 /// An error with its detail, as one line.
@@ -146,7 +148,16 @@ fn text_of(error: &SqlError) -> String {
 /// A transaction that is applied while it arrives.
 struct Large {
     txn: WriteTxn,
-    changes: u64,
+    /// Changes that were made, and those of them that found no row.
+    changes: (u64, u64),
+}
+
+impl Large {
+    async fn run(&mut self, applier: &mut Applier, part: &Foreign) -> SqlResult<()> {
+        let (changes, missing) = applier.run_part(&mut self.txn, part).await?;
+        self.changes = (self.changes.0 + changes, self.changes.1 + missing);
+        Ok(())
+    }
 }
 
 /// A feed that is being followed.
@@ -229,17 +240,21 @@ impl Following {
         self.drain().await?;
         let mut large = match self.large.take() {
             Some(large) => large,
-            None => Large { txn: self.applier.begin_large().await?, changes: 0 },
+            None => {
+                let txn = answering(&mut self.link, self.confirmed, self.applier.begin_large()).await?;
+                Large { txn, changes: (0, 0) }
+            }
         };
         let part = self.incoming.take_part();
-        large.changes += self.applier.run_part(&mut large.txn, &part).await?;
+        answering(&mut self.link, self.confirmed, large.run(&mut self.applier, &part)).await?;
         self.large = Some(large);
         Ok(())
     }
 
     async fn finish_large(&mut self, mut large: Large, last: Foreign) -> SqlResult<()> {
-        large.changes += self.applier.run_part(&mut large.txn, &last).await?;
-        self.applier.finish_large(large.txn, &last, large.changes, &self.progress).await?;
+        answering(&mut self.link, self.confirmed, large.run(&mut self.applier, &last)).await?;
+        let finish = self.applier.finish_large(large.txn, &last, large.changes, &self.progress);
+        answering(&mut self.link, self.confirmed, finish).await?;
         self.confirmed = last.end;
         self.answer().await
     }
@@ -251,7 +266,8 @@ impl Following {
                 let group = self.group();
                 self.submitted = Some(self.applier.submit(group)?);
             }
-            let done = finished(&mut self.applier, &mut self.submitted, &self.progress).await?;
+            let done = finished(&mut self.applier, &mut self.submitted, &self.progress);
+            let done = answering(&mut self.link, self.confirmed, done).await?;
             self.done(done).await?;
         }
         Ok(())
@@ -310,15 +326,31 @@ impl Following {
     }
 
     async fn say(&mut self, wants_answer: bool) -> SqlResult<()> {
-        let at = self.confirmed;
-        let mut out = Vec::with_capacity(34);
-        status_update(&mut out, &Status { written: at, flushed: at, applied: at, wants_answer }, now_us());
         self.answered = Instant::now();
-        self.link.send(&out).await.map_err(as_sql)
+        confirm(&mut self.link, self.confirmed, wants_answer).await
     }
 }
 
-/// Waits for the group that the writer has; for ever where it has none.
+/// Confirms everything below `at`.
+async fn confirm(link: &mut ReplicationLink, at: u64, wants_answer: bool) -> SqlResult<()> {
+    let mut out = Vec::with_capacity(34);
+    status_update(&mut out, &Status { written: at, flushed: at, applied: at, wants_answer }, now_us());
+    link.send(&out).await.map_err(as_sql)
+}
+
+/// Waits for work of this server during which nothing is read. A publisher that hears nothing for `wal_sender_timeout` would end
+/// the feed: a commit may wait longer for a standby.
+async fn answering<T>(link: &mut ReplicationLink, at: u64, work: impl Future<Output = SqlResult<T>>) -> SqlResult<T> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        match tokio::time::timeout(STATUS_EVERY, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => confirm(link, at, false).await?,
+        }
+    }
+}
+
+/// Waits for the group that the writer has; indefinitely where it has none.
 async fn finished(applier: &mut Applier, submitted: &mut Option<Submitted>, progress: &Progress) -> SqlResult<Applied> {
     let Some(group) = submitted else { return std::future::pending().await };
     let done = applier.finish(group, progress).await;

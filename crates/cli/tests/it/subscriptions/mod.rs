@@ -1,8 +1,12 @@
 //! Databases here as subscribers of publications elsewhere: statements about subscriptions and what psql shows against PostgreSQL's
 //! answers, what no client may change, and what arrives.
 
+mod bad_publishers;
 mod bed;
 mod commands;
 mod following;
 mod lasting;
+mod postgres;
+mod promoted;
+mod random;
 mod statements;

@@ -30,16 +30,24 @@ pub struct Said {
 
 impl Postgres {
     pub fn start() -> Option<Postgres> {
-        Postgres::start_at(PORT, "")
+        Postgres::start_at(PORT, "", "")
     }
 
     /// As [`Postgres::start`], but on 127.0.0.1 as well.
     pub fn start_listening() -> Option<Postgres> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Postgres::start_at(port, "127.0.0.1")
+        Postgres::start_at(free_port(), "127.0.0.1", "")
     }
 
-    fn start_at(port: u16, listen: &str) -> Option<Postgres> {
+    /// As [`Postgres::start_listening`], and it can publish.
+    pub fn start_publishing() -> Option<Postgres> {
+        Postgres::start_at(
+            free_port(),
+            "127.0.0.1",
+            " -c wal_level=logical -c max_replication_slots=30 -c max_wal_senders=30",
+        )
+    }
+
+    fn start_at(port: u16, listen: &str, more: &str) -> Option<Postgres> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let bin = PathBuf::from("/usr/lib/postgresql/15/bin");
         if !bin.join("initdb").exists() {
@@ -59,11 +67,23 @@ impl Postgres {
         }
         let (data, log) = (postgres.data(), postgres.dir.join("log"));
         let listen = format!("-p {port} -c listen_addresses='{listen}'");
-        let options = format!("-k {} {listen} -c fsync=off -c timezone=UTC", path(&postgres.dir));
+        let options = format!("-k {} {listen} -c fsync=off -c timezone=UTC{more}", path(&postgres.dir));
         let started = postgres.run("initdb", &["-D", path(&data), "-U", "holdfast", "--locale=C", "-E", "UTF8"])
             && postgres.run("pg_ctl", &["-D", path(&data), "-o", &options, "-l", path(&log), "-w", "start"]);
         assert!(started, "PostgreSQL does not start");
         Some(postgres)
+    }
+
+    /// Ends it as a power cut would, and starts it again.
+    pub fn crash(&self) {
+        let (data, log) = (self.data(), self.dir.join("log"));
+        let restarted = self.run("pg_ctl", &["-D", path(&data), "-m", "immediate", "-l", path(&log), "-w", "restart"]);
+        assert!(restarted, "PostgreSQL does not start again");
+    }
+
+    /// It has read its configuration again.
+    pub fn reload(&self) {
+        assert!(self.run("pg_ctl", &["-D", path(&self.data()), "reload"]));
     }
 
     /// The directory of its socket.
@@ -132,6 +152,10 @@ impl Postgres {
         writer.join().unwrap().unwrap();
         parse(&String::from_utf8_lossy(&out.stdout))
     }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 pub fn is_query(statement: &str) -> bool {

@@ -5,6 +5,7 @@ mod bad_publishers;
 mod bed;
 mod following;
 mod lasting;
+mod meanwhile;
 mod postgres;
 mod promoted;
 mod random;

@@ -6,6 +6,7 @@ mod bed;
 mod commands;
 mod following;
 mod lasting;
+mod meanwhile;
 mod postgres;
 mod promoted;
 mod random;

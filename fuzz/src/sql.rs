@@ -8,7 +8,7 @@ pub fn run(data: &[u8]) {
     let schema = Schema::default();
     for dialect in [Dialect::Postgres, Dialect::Sqlite] {
         let Ok(scan) = Scan::new(text, dialect) else { continue };
-        let context = Context { dialect, schema: &schema, database: "d", user: "u", param_types: &[] };
+        let context = Context { dialect, schema: &schema, database: "d", user: "u", param_types: &[], applies: false };
         for piece in scan.pieces() {
             // Either way is right: what is not understood is refused.
             drop(translate(&piece, &context));

@@ -331,7 +331,7 @@ async fn a_password_comes_from_a_file_that_only_its_owner_reads() {
     write(&line, 0o644);
     let (code, why) = refused().await;
     assert!(code == SqlState::CONNECTION_FAILURE && why.contains("group or world access"), "{why}");
-    write(&format!("*:*:*:*:wrong"), 0o600);
+    write("*:*:*:*:wrong", 0o600);
     let (code, why) = refused().await;
     assert!(code.code().starts_with("28") && why.contains("password authentication failed"), "{code:?} {why}");
     assert_eq!(one(&pg.there, "select count(*) from pg_replication_slots").await, "0");
@@ -343,7 +343,7 @@ async fn a_password_comes_from_a_file_that_only_its_owner_reads() {
     pg.publish(&["alter role r2 password 'other'"]).await;
     run(&pg.here, "alter subscription s disable; alter subscription s enable").await;
     pg.until_stopped_by("password authentication failed").await;
-    write(&format!("*:*:postgres:*:other"), 0o600);
+    write("*:*:postgres:*:other", 0o600);
     pg.publish(&["insert into t values (2)"]).await;
     pg.until_equal("select * from t order by id").await;
 }

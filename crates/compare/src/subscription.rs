@@ -153,12 +153,25 @@ pub(crate) async fn published(link: &mut ReplicationLink, of: &Subscription) -> 
     let mut tables = Vec::new();
     for row in listed {
         let [Some(schema), Some(name), Some(columns)] = row.as_slice() else { continue };
-        let columns = elements(columns);
+        let generated = generated_columns(link, schema, name).await?;
+        let columns: Vec<String> = elements(columns).into_iter().filter(|column| !generated.contains(column)).collect();
         let key = key_of(link, schema, name, &columns).await?;
         let filter = filter_of(link, schema, name, &publications).await?;
         tables.push(Published { schema: schema.clone(), name: name.clone(), columns, key, filter });
     }
     Ok(tables)
+}
+
+/// The view of published tables lists them, and they are not sent.
+async fn generated_columns(link: &mut ReplicationLink, schema: &str, name: &str) -> Result<Vec<String>, CompareError> {
+    let sql = format!(
+        "SELECT a.attname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = {} AND c.relname = {} AND a.attnum > 0 AND a.attgenerated <> ''",
+        quoted(schema),
+        quoted(name)
+    );
+    Ok(link.query(&sql).await?.into_iter().flatten().flatten().collect())
 }
 
 async fn key_of(

@@ -3,7 +3,7 @@
 //! | publisher before | publisher after | subscriber between, with everything applied | then |
 //! |---|---|---|---|
 //! | r | r | r | equal |
-//! | r | r | another, or none | different |
+//! | r | r | another, or none | different, if it is so at three looks in a row: a publisher may have stalled before it sent |
 //! | r | s | any | it is being changed: looked at again |
 
 use crate::rows::{
@@ -13,7 +13,7 @@ use crate::rows::{
 use crate::subscription::{CompareError, Published, Subscription, published, publisher, quoted, rows};
 use holdfast_client::ReplicationLink;
 use serde::Serialize;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use tokio_postgres::Client;
 use xxhash_rust::xxh3::xxh3_128;
@@ -23,6 +23,9 @@ const AGAIN_MAX: usize = 100_000;
 
 /// Keys in one query.
 const KEYS_MAX: usize = 200;
+
+/// At so many looks a row has to be different.
+const SAME_LOOKS: u32 = 3;
 
 /// How often a row that is being changed is looked at, and how long the subscriber may take to catch up.
 const LOOKS_MAX: usize = 20;
@@ -106,8 +109,7 @@ async fn compare_table(
         })
         .await?;
     }
-    let known: HashSet<Key> = open.drain(..).collect();
-    let mut open: Vec<Key> = known.into_iter().collect();
+    let mut open: HashMap<Key, u32> = open.into_iter().map(|key| (key, 0)).collect();
     let mut differences = Vec::new();
     for look in 0..LOOKS_MAX {
         if open.is_empty() {
@@ -123,17 +125,18 @@ async fn compare_table(
     Ok(TableReport { table: table.name.clone(), rows: count, differences: total, first: differences, busy: open.len() })
 }
 
-/// Looks at the rows of some keys again; returns those that are being changed.
+/// Looks at the rows of some keys again, with how often they were different; returns those that have to be looked at again.
 async fn look_again(
     client: &Client,
     link: &mut ReplicationLink,
     of: &Subscription,
     table: &Published,
-    open: Vec<Key>,
+    open: HashMap<Key, u32>,
     differences: &mut Vec<Difference>,
-) -> Result<Vec<Key>, CompareError> {
-    let wanted: HashSet<u128> = open.iter().map(|key| hash_of_values(key)).collect();
-    let values: Vec<Vec<String>> = open.iter().map(|key| key.iter().map(|f| value_of(f)).collect()).collect();
+) -> Result<HashMap<Key, u32>, CompareError> {
+    let open: Vec<(Key, u32)> = open.into_iter().collect();
+    let wanted: HashSet<u128> = open.iter().map(|(key, _)| hash_of_values(key)).collect();
+    let values: Vec<Vec<String>> = open.iter().map(|(key, _)| key.iter().map(|f| value_of(f)).collect()).collect();
     let before = published_of(link, table, &wanted).await?;
     until_applied(client, link, of).await?;
     let mut here = Hashes::new();
@@ -141,18 +144,25 @@ async fn look_again(
         here.extend(received_of(client, table, some).await?);
     }
     let after = published_of(link, table, &wanted).await?;
-    let mut busy = Vec::new();
-    for (key, values) in open.into_iter().zip(values) {
+    let mut again = HashMap::new();
+    for ((key, times), values) in open.into_iter().zip(values) {
         let row = |rows: &Hashes| rows.get(&hash_of_values(&key)).copied();
-        match (row(&before), row(&here), row(&after)) {
-            (before, _, after) if before != after => busy.push(key),
-            (before, here, _) if before == here => {}
-            (None, _, _) => differences.push(Difference { key: values, what: "extra" }),
-            (_, None, _) => differences.push(Difference { key: values, what: "missing" }),
-            _ => differences.push(Difference { key: values, what: "changed" }),
+        let what = match (row(&before), row(&here), row(&after)) {
+            (before, _, after) if before != after => {
+                again.insert(key, 0);
+                continue;
+            }
+            (before, here, _) if before == here => continue,
+            (None, _, _) => "extra",
+            (_, None, _) => "missing",
+            _ => "changed",
+        };
+        match times + 1 < SAME_LOOKS {
+            true => _ = again.insert(key, times + 1),
+            false => differences.push(Difference { key: values, what }),
         }
     }
-    Ok(busy)
+    Ok(again)
 }
 
 /// Waits until the subscriber has applied everything that the publisher has now.

@@ -117,7 +117,7 @@ enum Command {
     ClusterTest(cluster_test::Arguments),
     /// Measures how long a cluster accepts no commits when its master is lost, and how long Patroni does
     Takeovers(takeovers::Arguments),
-    /// Measures logical replication beside PostgreSQL's: what a subscriber costs, how fast changes and copies arrive
+    /// Measures logical replication next to PostgreSQL's: what a subscriber costs, how fast changes and copies arrive
     Feeds(feeds::Arguments),
     /// Compares the speed of two server binaries in alternating runs
     Paired(paired::Arguments),

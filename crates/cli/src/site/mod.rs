@@ -10,6 +10,13 @@ use std::process::ExitCode;
 
 /// List the sites of a server, compare a subscriber with its publisher, or watch a demonstration
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  holdfast site demo
+  holdfast site list --at 127.0.0.1:5434
+  holdfast site compare --at 127.0.0.1:5434
+
+docs/sites.md describes publications and subscriptions.")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -1,12 +1,10 @@
 //! A table's keys, as its schema shows them: the primary key, and the names that indexes have in PostgreSQL's terms.
 
+pub use holdfast_types::definition::PRIMARY_MARK;
 use holdfast_types::schema::{Index, Table};
 
 /// Marks an index as a constraint. It follows the index's name, where SQLite keeps the comment.
 pub const CONSTRAINT_MARK: &str = "/*constraint*/";
-
-/// Marks the index of a primary key that was added later.
-pub const PRIMARY_MARK: &str = "/*primary key*/";
 
 /// In a table's definition: its serial column was declared as an identity column.
 pub const IDENTITY_MARK: &str = "/*identity*/";

@@ -27,7 +27,7 @@ mod fingerprint;
 mod finish;
 pub mod functions;
 mod ids;
-mod keys;
+pub mod keys;
 mod lock_table;
 mod locks;
 mod names;

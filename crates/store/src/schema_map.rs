@@ -314,6 +314,7 @@ pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
             map.tables.push(read_table(conn, id, name)?);
         }
     }
+    take_added_keys(conn, &mut map)?;
     let sequences = "SELECT count(*) FROM main.sqlite_schema WHERE name = 'sqlite_sequence'";
     map.has_sequences = conn.query_value(sequences)? != Value::Int(0);
     let triggers = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'trigger'";
@@ -332,6 +333,27 @@ pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
         table.carried = carried(&published, table.id.0, columns, key).map(Box::new);
     }
     Ok(map)
+}
+
+/// Takes the keys that SQLite shows as unique indexes only.
+fn take_added_keys(conn: &mut Conn, map: &mut TableMap) -> Result<(), SchemaError> {
+    for row in conn.query_rows(&shapes::added_keys())? {
+        let [Value::Text(table), Value::Text(index), _] = row.as_slice() else { continue };
+        let Some(at) = map.by_name.get(table.as_bytes()).copied().filter(|&at| map.tables[at].primary.is_empty())
+        else {
+            continue;
+        };
+        // seqno, cid, name
+        let columns = conn.query_rows(&format!("PRAGMA main.index_info({})", quote(index)))?;
+        let stored = &map.tables[at].columns;
+        let position = |row: &Vec<Value>| match row.get(1) {
+            Some(Value::Int(cid)) => stored.iter().position(|column| i64::from(column.index) == *cid),
+            _ => None,
+        };
+        let key: Option<Vec<usize>> = columns.iter().map(position).collect();
+        map.tables[at].primary = key.unwrap_or_default();
+    }
+    Ok(())
 }
 
 fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, SchemaError> {

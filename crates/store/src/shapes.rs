@@ -7,7 +7,7 @@
 //! | `object` | the table's stable id |
 //! | `epoch` | the schema epoch of the database from which on the row counts |
 //! | `name` | the table's name; empty where it is no longer published, or dropped |
-//! | `definition` | its CREATE TABLE; empty as well then |
+//! | `definition` | its CREATE TABLE, and behind it the CREATE INDEX of a primary key that was added later; empty as well then |
 //! | `published` | the text of an array, five elements for each publication that has the table, in the order of their numbers: number, name, options (as in `holdfast_publications`), columns (as there; NULL for all), filter (NULL for none) |
 //!
 //! [`record`] writes rows after each schema change, for tables that differ from their last row. Redo repeats that: a row depends on
@@ -21,6 +21,7 @@ use crate::privileges::{damaged_table, exists};
 use crate::publications;
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::array::Array;
+use holdfast_types::definition::PRIMARY_MARK;
 use holdfast_types::publication::{Publication, PublicationOptions, Publications, PublishedTable};
 use holdfast_types::{TableId, Value, ValueRef};
 use std::collections::{BTreeMap, HashMap};
@@ -57,7 +58,7 @@ pub struct Shape {
     pub table: TableId,
     pub epoch: u32,
     pub name: String,
-    /// Its CREATE TABLE.
+    /// Its CREATE TABLE, and the index of a primary key that was added later.
     pub definition: String,
     pub taken: Vec<Taken>,
 }
@@ -110,6 +111,14 @@ pub(crate) fn record<'t>(
     Ok(())
 }
 
+/// The unique indexes that are primary keys which were added later.
+pub(crate) fn added_keys() -> String {
+    format!(
+        "SELECT tbl_name, name, sql FROM main.sqlite_schema WHERE type = 'index' AND (instr(sql, '{PRIMARY_MARK}') \
+         OR (name = tbl_name || '_pkey' AND sql LIKE 'CREATE UNIQUE%'))"
+    )
+}
+
 /// Name, definition and publications of each table that is published now.
 fn shapes_now<'t>(
     conn: &mut Conn,
@@ -126,6 +135,13 @@ fn shapes_now<'t>(
         let [Value::Text(name), Value::Text(sql)] = row.as_slice() else { continue };
         shadows.extend(shadows_of(name, sql));
         definitions.insert(name.clone(), sql.clone());
+    }
+    for row in conn.query_rows(&added_keys())? {
+        let [Value::Text(table), _, Value::Text(sql)] = row.as_slice() else { continue };
+        if let Some(definition) = definitions.get_mut(table) {
+            definition.push_str(";\n");
+            definition.push_str(sql);
+        }
     }
     for (id, name) in tables {
         let is_user = !is_internal(name.as_bytes()) && !name.starts_with("sqlite_");

@@ -43,6 +43,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         anyhow::Ok(reports)
     })?;
+    if reports.is_empty() {
+        anyhow::bail!("database {} has no subscription", arguments.database);
+    }
+    if let Some(report) = reports.iter().find(|report| report.tables.is_empty()) {
+        anyhow::bail!("subscription {}: its publications publish no table", report.subscription);
+    }
     let differences: usize = reports.iter().map(|report| report.differences).sum();
     let busy: usize = reports.iter().flat_map(|report| &report.tables).map(|table| table.busy).sum();
     match arguments.json {
@@ -64,10 +70,9 @@ fn print(reports: &[Report], differences: usize, busy: usize) {
             }
         }
     }
-    match (reports.is_empty(), differences, busy) {
-        (true, ..) => println!("the database has no subscription"),
-        (_, 0, 0) => println!("equal"),
-        (_, 0, busy) => println!("not known of {busy} rows: they are changed all the time"),
-        (_, differences, _) => println!("{differences} differences"),
+    match (differences, busy) {
+        (0, 0) => println!("equal"),
+        (0, busy) => println!("not known of {busy} rows: they are changed all the time"),
+        (differences, _) => println!("{differences} differences"),
     }
 }

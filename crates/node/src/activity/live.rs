@@ -99,7 +99,7 @@ fn subscription_row(db: &Database, subscription: &Subscription, of: Figures) -> 
         database: db.name().to_owned(),
         number: subscription.number,
         name: subscription.name.clone(),
-        state: of.phase.name(),
+        state: if subscription.options.enabled { of.phase.name() } else { "disabled" },
         copying: of.copying,
         received_lsn: of.received,
         applied_lsn: of.applied,
@@ -159,8 +159,8 @@ impl Live for Watcher {
         let mut rows = Vec::new();
         for db in engine.opened() {
             for subscription in &db.schema().subscriptions.list {
-                let figures = workers.figures(db.volume(), subscription.number);
-                rows.extend(figures.map(|figures| subscription_row(&db, subscription, figures)));
+                let figures = workers.figures(db.volume(), subscription.number).unwrap_or_default();
+                rows.push(subscription_row(&db, subscription, figures));
             }
         }
         rows

@@ -130,6 +130,16 @@ impl Subscriptions {
         wanted
     }
 
+    /// The figures of a subscription that is disabled stay.
+    fn forget_dropped(&self) {
+        let opened = self.engine.opened();
+        let is_there = |(volume, number): &Key| {
+            let db = opened.iter().find(|db| db.volume() == *volume);
+            db.is_some_and(|db| db.schema().subscriptions.list.iter().any(|s| s.number == *number))
+        };
+        self.progress.lock().retain(|key, _| is_there(key));
+    }
+
     fn begin(&self, key: Key, db: Database, subscription: Subscription) -> std::io::Result<Running> {
         let progress = self.progress.lock().entry(key).or_default().clone();
         let (stop, stopped) = watch::channel(false);
@@ -155,15 +165,13 @@ pub async fn keep(subscriptions: Arc<Subscriptions>, mut stop: watch::Receiver<b
     let mut running: BTreeMap<Key, Running> = BTreeMap::new();
     loop {
         let mut wanted = subscriptions.wanted(&running);
+        subscriptions.forget_dropped();
         let is_over = |(key, one): (&Key, &Running)| {
             wanted.get(key).is_none_or(|(_, subscription)| *subscription != one.subscription).then_some(*key)
         };
         let over: Vec<Key> = running.iter().filter_map(is_over).collect();
         for key in over {
             end(running.remove(&key)).await;
-            if !wanted.contains_key(&key) {
-                subscriptions.progress.lock().remove(&key);
-            }
         }
         wanted.retain(|key, _| !running.contains_key(key));
         subscriptions.running.send_replace(running.keys().chain(wanted.keys()).copied().collect());

@@ -9,6 +9,7 @@
 use holdfast_engine::{Database, Report, Statement, Step};
 use holdfast_sites::pgoutput::Cell;
 use holdfast_sites::received::RemoteRelation;
+use holdfast_sql::keys::primary_key;
 use holdfast_sql::{Context, Kind, Scan, SessionValue, SessionValues, Translated, translate};
 use holdfast_types::schema::{Schema, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
@@ -103,6 +104,11 @@ impl Target {
     ) -> SqlResult<Option<Target>> {
         let full = format!("{}.{}", relation.schema, relation.name);
         let found = (relation.schema == "public").then(|| schema.table_among(false, &relation.name)).flatten();
+        if found.is_none() {
+            let message = format!("logical replication target relation \"{full}\" does not exist");
+            return Err(prerequisite(message)
+                .with_hint("Create it, or give the table its name back; then the subscription continues."));
+        }
         let Some(table) = found.filter(|table| subscribed.contains(&table.oid)) else { return Ok(None) };
         if table.kind != TableKind::Table {
             return Err(prerequisite(format!("cannot use relation \"{full}\" as logical replication target")));
@@ -116,9 +122,9 @@ impl Target {
         }
         let names: Vec<&str> = relation.columns.iter().map(|c| c.name.as_str()).collect();
         let copy = prepared(db, schema, &insert_text(&table.name, &names), &[])?;
-        let key = |name: &str| table.columns.iter().any(|c| c.pk > 0 && c.name == name);
+        let key = primary_key(table);
         let columns = copy.columns().into_iter().map(|(name, type_oid, typmod)| {
-            let is_key = key(&name);
+            let is_key = key.contains(&name);
             Column { name, type_oid, typmod, is_key }
         });
         let mut target = Target {
@@ -137,8 +143,8 @@ impl Target {
     /// Where a row cannot be found: the key here has a column that the publisher does not send.
     pub fn check_key(&self, table: &Table, relation: &RemoteRelation) -> SqlResult<()> {
         let sent = |name: &str| relation.columns.iter().any(|c| c.name == name && (c.is_key || relation.is_full));
-        let mut key = table.columns.iter().filter(|c| c.pk > 0).peekable();
-        if key.peek().is_none() {
+        let key = primary_key(table);
+        if key.is_empty() {
             let message = format!(
                 "logical replication target relation \"public.{}\" has no primary key, by which rows are found",
                 self.name
@@ -146,11 +152,11 @@ impl Target {
             return Err(prerequisite(message)
                 .with_hint("Add a primary key of the columns that the publisher sends as its key."));
         }
-        match key.find(|column| !sent(&column.name)) {
+        match key.iter().find(|column| !sent(column)) {
             None => Ok(()),
             Some(column) => Err(prerequisite(format!(
                 "publisher did not send replica identity column \"{}\" expected by the logical replication target relation \"public.{}\"",
-                column.name, self.name
+                column, self.name
             ))),
         }
     }

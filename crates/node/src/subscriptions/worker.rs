@@ -108,8 +108,11 @@ impl Worker {
             publications.join(",").replace('\'', "''")
         );
         answered(link.start(&start)).await.map_err(as_sql)?;
-        self.progress.enters(Phase::Following);
         let confirmed = applier.positions.applied;
+        self.progress.change(|figures| {
+            figures.phase = Phase::Following;
+            (figures.received, figures.applied) = (confirmed, confirmed);
+        });
         let progress = self.progress.clone();
         let following = Following {
             incoming: Incoming::default(),
@@ -326,6 +329,8 @@ impl Following {
     }
 
     async fn say(&mut self, wants_answer: bool) -> SqlResult<()> {
+        let confirmed = self.confirmed;
+        self.progress.change(|figures| figures.applied = figures.applied.max(confirmed));
         self.answered = Instant::now();
         confirm(&mut self.link, self.confirmed, wants_answer).await
     }

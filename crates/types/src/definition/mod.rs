@@ -22,6 +22,9 @@ use std::fmt::Write as _;
 /// In a constraint's text: the rows that were there before it have not been checked.
 pub const NOT_VALID_MARK: &str = "/*not valid*/";
 
+/// In an index's text: it is that of a primary key that was added later.
+pub const PRIMARY_MARK: &str = "/*primary key*/";
+
 /// A stored CREATE TABLE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {

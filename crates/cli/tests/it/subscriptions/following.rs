@@ -279,3 +279,41 @@ async fn what_does_not_fit_is_refused_or_named() {
     run(&client, "alter table t add column later int default 5").await;
     bed.until_equal("select * from t order by id", "select * from t order by id").await;
 }
+
+#[tokio::test]
+async fn a_key_that_was_added_later_is_a_key_at_both_ends() {
+    let bed = Bed::start();
+    bed.both("create table late(id int, w int, v text)").await;
+    bed.publish("insert into late values (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c')").await;
+    bed.both("alter table late add primary key (w, id)").await;
+    bed.publish("create publication p for table late").await;
+    bed.subscribe("").await;
+    let all = "select * from late order by id";
+    bed.until_equal(all, all).await;
+    bed.publish("update late set v = 'changed' where id = 1").await;
+    bed.publish("update late set id = 20 where id = 2").await;
+    bed.publish("delete from late where id = 3").await;
+    bed.until_equal(all, all).await;
+    assert_eq!(bed.figure("errors").await, "0");
+    assert_eq!(bed.figure("rows_missing").await, "0");
+}
+
+#[tokio::test]
+async fn a_table_that_has_another_name_here_stops_the_feed() {
+    let bed = Bed::start();
+    bed.both("create table t(id int primary key)").await;
+    bed.publish("create publication p for table t").await;
+    bed.subscribe("").await;
+    bed.publish("insert into t values (1)").await;
+    bed.until_equal("select * from t", "select * from t").await;
+    let client = bed.subscriber.connect().await;
+    run(&client, "alter table t rename to u").await;
+    bed.publish("insert into t values (2)").await;
+    until("the feed has stopped", async || figure(&client, "last_error").await.contains("does not exist")).await;
+    run(&client, "alter table u rename to t").await;
+    bed.until_equal("select * from t order by id", "select * from t order by id").await;
+    // Disabled, it is still shown, with the last error.
+    run(&client, "alter subscription s disable").await;
+    until("it is shown as disabled", async || figure(&client, "state").await == "disabled").await;
+    assert!(figure(&client, "last_error").await.contains("does not exist"));
+}

@@ -130,11 +130,6 @@ impl Database {
         self.internal_rows(SLOTS_TABLE, sql)
     }
 
-    /// The table of the positions of subscriptions, once there is one.
-    pub fn positions_table(&self) -> Option<TableId> {
-        self.state().map().object(POSITIONS_TABLE)
-    }
-
     /// The rows of the table of positions, by a query of the server's own; none while there is no table.
     pub fn position_rows(&self, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
         self.internal_rows(POSITIONS_TABLE, sql)

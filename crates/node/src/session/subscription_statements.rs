@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | needs the publisher's tables | asked for them, before the transaction writes | worked out with the answer |
 //! | creates a slot | the slot is created | the change is committed; where that fails the slot is dropped again |
-//! | drops a slot | nothing | the change is made, the slot is dropped, the message's end commits |
+//! | drops a slot | nothing | the change is made, the worker ends, the slot is dropped, the change is committed |
 //!
 //! No lock is held while the publisher is waited for, except while a slot is dropped. A cancel or `statement_timeout` ends each wait.
 //!

@@ -40,7 +40,7 @@ pub async fn copy_table(copy: &Copy<'_>, applier: &mut Applier, progress: &Progr
     let mut link = connect(copy.connection, &copy.slot).await.map_err(as_sql)?;
     let copied = through(copy, &mut link, applier, progress).await;
     let dropped = match copied {
-        Ok(_) => drop_slot(&mut link, &copy.slot).await.map_err(as_sql),
+        Ok(_) => drop_slot_there(&mut link, &copy.slot).await.map_err(as_sql),
         Err(_) => Ok(()),
     };
     link.close().await;
@@ -51,7 +51,8 @@ pub async fn copy_table(copy: &Copy<'_>, applier: &mut Applier, progress: &Progr
     Ok(())
 }
 
-async fn drop_slot(link: &mut ReplicationLink, slot: &str) -> Result<(), LinkError> {
+/// Drops a slot, if it is there.
+pub async fn drop_slot_there(link: &mut ReplicationLink, slot: &str) -> Result<(), LinkError> {
     match link.query(&format!("DROP_REPLICATION_SLOT {} WAIT", named(slot))).await {
         Err(LinkError::Refused { code, .. }) if code == SqlState::UNDEFINED_OBJECT.0 => Ok(()),
         done => done.map(drop),
@@ -64,7 +65,7 @@ async fn through(
     applier: &mut Applier,
     progress: &Progress,
 ) -> SqlResult<u64> {
-    drop_slot(link, &copy.slot).await.map_err(as_sql)?;
+    drop_slot_there(link, &copy.slot).await.map_err(as_sql)?;
     link.query("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ").await.map_err(as_sql)?;
     let create = format!("CREATE_REPLICATION_SLOT {} LOGICAL {PLUGIN} (SNAPSHOT 'use')", named(&copy.slot));
     let made = link.query(&create).await.map_err(as_sql)?;

@@ -11,14 +11,14 @@
 //! Failure: see the table; what was applied stays applied, and nothing is applied twice, because the position is in the same transaction.
 
 use super::apply::{Applied, Applier, Foreign, Submitted};
-use super::copy::{Copy, copy_table};
+use super::copy::{Copy, copy_table, drop_slot_there};
 use super::disable::disable;
 use super::incoming::{Arrived, Incoming};
 use super::positions::Positions;
 use super::progress::{Phase, Progress};
 use super::publisher::{answered, as_sql, connect, named};
 use crate::clock::now_us;
-use holdfast_client::{Received, ReplicationLink};
+use holdfast_client::{LinkError, Received, ReplicationLink};
 use holdfast_engine::{Database, WriteTxn};
 use holdfast_sites::link::{Status, status_update};
 use holdfast_types::lsn::lsn_text;
@@ -55,7 +55,13 @@ pub struct Worker {
 
 /// The slot from whose snapshot a table is copied.
 pub fn copy_slot(system: &str, db: &Database, number: u32, table: u32) -> String {
-    format!("holdfast_{number}_sync_{table}_{}_{system}", db.oid())
+    let (before, behind) = around_table(system, db, number);
+    format!("{before}{table}{behind}")
+}
+
+/// What stands before and behind the table in the names of a subscription's slots for copies.
+fn around_table(system: &str, db: &Database, number: u32) -> (String, String) {
+    (format!("holdfast_{number}_sync_"), format!("_{}_{system}", db.oid()))
 }
 
 impl Worker {
@@ -100,6 +106,7 @@ impl Worker {
         let Some(slot) = slot else { return Err(SqlError::internal("the subscription has no slot")) };
         let mut link = connect(connection, name).await.map_err(as_sql)?;
         answered(link.query("IDENTIFY_SYSTEM")).await.map_err(as_sql)?;
+        self.drop_left_slots(&mut link).await.map_err(as_sql)?;
         let publications: Vec<String> = publications.iter().map(|name| named(name)).collect();
         let start = format!(
             "START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names '{}')",
@@ -130,6 +137,20 @@ impl Worker {
             asked: false,
         };
         following.run().await
+    }
+}
+
+impl Worker {
+    /// A crash or a cut between the commit of a copy and the end of its slot leaves that behind, and it would keep the publisher's
+    /// trail. All tables are copied now, so none is needed.
+    async fn drop_left_slots(&self, link: &mut ReplicationLink) -> Result<(), LinkError> {
+        let (before, behind) = around_table(&self.system, &self.db, self.subscription.number);
+        let slots = answered(link.query("SELECT slot_name FROM pg_catalog.pg_replication_slots")).await?;
+        for slot in slots.into_iter().flatten().flatten().filter(|s| s.starts_with(&before) && s.ends_with(&behind)) {
+            tracing::info!(slot, "the slot of a copy that has ended is dropped at the publisher");
+            drop_slot_there(link, &slot).await?;
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ mod lasting;
 mod pg_recvlogical;
 mod random;
 mod stock;
-mod subscriber;
+pub mod subscriber;
 
 use crate::server::{Running, one, run, state, until};
 use subscriber::{Event, Subscriber};

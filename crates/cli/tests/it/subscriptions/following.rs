@@ -317,3 +317,29 @@ async fn a_table_that_has_another_name_here_stops_the_feed() {
     until("it is shown as disabled", async || figure(&client, "state").await == "disabled").await;
     assert!(figure(&client, "last_error").await.contains("does not exist"));
 }
+
+#[tokio::test]
+async fn the_slot_of_a_copy_that_has_ended_does_not_stay_at_the_publisher() {
+    let mut bed = Bed::start();
+    bed.both("create table t(id int primary key, v text)").await;
+    bed.publish("insert into t select g, repeat('x', 1000) from generate_series(1, 20000) g").await;
+    bed.publish("create publication p for table t").await;
+    bed.subscribe("").await;
+    let publisher = bed.publisher.connect().await;
+    let of_copies = "select slot_name from pg_replication_slots where slot_name <> 's'";
+    let mut slot = String::new();
+    until("the copy has a slot", async || {
+        slot = one(&publisher, of_copies).await;
+        !slot.is_empty()
+    })
+    .await;
+    bed.until_equal("select count(*) from t", "select count(*) from t").await;
+    until("the copy has ended", async || one(&publisher, of_copies).await.is_empty()).await;
+    // As a crash between the commit of the copy and the end of its slot leaves it.
+    bed.subscriber.kill();
+    let port: u16 = bed.publisher.at().rsplit_once(':').unwrap().1.parse().unwrap();
+    crate::feeds::subscriber::Subscriber::connect(port).create_slot(&slot);
+    assert_eq!(one(&publisher, of_copies).await, slot);
+    bed.subscriber.start();
+    until("the slot is gone", async || one(&publisher, of_copies).await.is_empty()).await;
+}

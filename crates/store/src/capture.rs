@@ -429,11 +429,12 @@ impl Conn {
     }
 }
 
-/// Whether two values are identical bit for bit: 0.0 and -0.0, 1 and 1.0, text and blob all differ.
+/// Whether a value is left out of an image where it has not changed.
 fn is_large(value: ValueRef<'_>) -> bool {
     matches!(value, ValueRef::Text(bytes) | ValueRef::Blob(bytes) if bytes.len() > UNCHANGED_BYTES_MAX)
 }
 
+/// Whether two values are identical bit for bit: 0.0 and -0.0, 1 and 1.0, text and blob all differ.
 fn same(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     match (a, b) {
         (ValueRef::Real(a), ValueRef::Real(b)) => a.to_bits() == b.to_bits(),

@@ -257,7 +257,8 @@ impl Applier {
         progress.change(|figures| {
             figures.applied = last.end;
             figures.committed_us = last.unix_us;
-            figures.lag_us = (now_us() - last.unix_us).max(0);
+            // The publisher may name any time.
+            figures.lag_us = now_us().saturating_sub(last.unix_us).max(0);
             figures.transactions += transactions;
             figures.changes += changes;
             figures.rows_missing += missing;

@@ -265,15 +265,25 @@ impl Applier {
         });
     }
 
+    /// Begins a transaction of several requests. Its first step is one of the positions: an earlier worker's commit that is still
+    /// under way is waited for, and where it has moved them that is the error, and not the key of a row that it has brought.
+    pub async fn begin(&self, first: Step) -> SqlResult<WriteTxn> {
+        let options =
+            WriteOptions { level: self.level, author: Some(self.author.clone()), ..WriteOptions::default() };
+        let mut txn = self.db.begin_write(options).await?;
+        let done = txn.execute(first, Box::new(Collect::new())).await.and_then(|done| done.result);
+        match done {
+            Ok(_) => Ok(txn),
+            Err(error) => {
+                txn.rollback().await?;
+                Err(moved_by_another(error))
+            }
+        }
+    }
+
     /// Begins a transaction that is applied while it arrives.
     pub async fn begin_large(&self) -> SqlResult<WriteTxn> {
-        self.db
-            .begin_write(WriteOptions {
-                level: self.level,
-                author: Some(self.author.clone()),
-                ..WriteOptions::default()
-            })
-            .await
+        self.begin(self.positions.moved(self.positions.applied)).await
     }
 
     /// Runs a part of a large transaction. Returns how many changes were made, and how many of them found no row.
@@ -303,8 +313,7 @@ impl Applier {
         (changes, missing): (u64, u64),
         progress: &Progress,
     ) -> SqlResult<()> {
-        let moved = txn.execute(self.positions.moved(last.end), Box::new(Collect::new())).await?;
-        moved.result.map_err(moved_by_another)?;
+        txn.execute(self.positions.moved(last.end), Box::new(Collect::new())).await?.result.map_err(moved_by_another)?;
         let done = txn.commit(Box::new(Collect::new()))?.await;
         done.ok_or_else(SqlError::shutting_down)?.result?;
         self.note(1, changes, missing, Some(last), progress);

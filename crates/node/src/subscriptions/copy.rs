@@ -75,13 +75,12 @@ async fn through(
     let schema = applier.db.schema();
     let target = target_of(copy, applier, &schema, columns)?;
     link.copy_out(&text).await.map_err(as_sql)?;
-    let mut txn = applier.begin_large().await?;
+    let mut txn = applier.begin(applier.positions.copied_at(copy.oid, point)).await?;
     let loaded = load(link, &target, &mut txn, copy, progress).await;
     if let Err(error) = loaded {
         txn.rollback().await?;
         return Err(error);
     }
-    txn.execute(applier.positions.copied_at(copy.oid, point), Box::new(Collect::new())).await?.result?;
     txn.commit(Box::new(Collect::new()))?.await.ok_or_else(SqlError::shutting_down)?.result?;
     link.query("COMMIT").await.map_err(as_sql)?;
     Ok(point)

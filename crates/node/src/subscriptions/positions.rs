@@ -79,9 +79,10 @@ impl Positions {
         Step { stmt: self.moved.clone(), params: params.map(Value::Int).to_vec() }
     }
 
-    /// The error of a step of [`Positions::moved`]: the position is another, the column refuses NULL.
+    /// The error of a step of [`Positions::moved`] or [`Positions::copied_at`]: the position is another and the column refuses NULL, or
+    /// the table was copied meanwhile.
     pub fn is_other(error: &SqlError) -> bool {
-        error.state() == SqlState::NOT_NULL_VIOLATION
+        matches!(error.state(), SqlState::NOT_NULL_VIOLATION | SqlState::UNIQUE_VIOLATION)
     }
 
     /// Notes that a table's rows were copied as they were at `lsn`.

@@ -6,6 +6,7 @@ use crate::node::{Node, Pair};
 use crate::server::{one, run, state, until, until_settled};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokio_postgres::Client;
 
 const LARGE: &str = "insert into t select g, repeat('x', 1000) from generate_series(1, 40000) g";
 const ALL: &str = "select count(*), sum(id), sum(length(v)) from t";
@@ -100,45 +101,117 @@ async fn tables_and_subscriptions_are_dropped_while_they_are_copied() {
     assert_eq!(one(&client, "select count(*) from pg_subscription").await, "0");
 }
 
+/// A publisher, a subscriber whose commits wait for its standby, and clients of both.
+struct Waiting {
+    publisher: Node,
+    pair: Pair,
+    there: Client,
+    here: Client,
+    _scratch: TempDir,
+}
+
+impl Waiting {
+    /// Both have the table, the publisher with a row.
+    async fn start() -> Waiting {
+        let scratch = TempDir::new().unwrap();
+        let mut publisher = Node::new(&scratch, "p");
+        publisher.start();
+        let there = publisher.connect().await;
+        run(&there, "create table t(id int primary key, v text); create publication p for table t").await;
+        run(&there, "insert into t values (-1, 'before')").await;
+        let mut pair = Pair::master("synchronous_standby_names = \"b\"\n");
+        let here = pair.a.connect().await;
+        run(&here, "set synchronous_commit = local").await;
+        run(&here, "create table t(id int primary key, v text)").await;
+        pair.create_standby();
+        pair.b.start();
+        pair.until_followed().await;
+        Waiting { publisher, pair, there, here, _scratch: scratch }
+    }
+
+    async fn subscribe(&self) {
+        let create = format!("create subscription s connection '{}' publication p", connection(&self.publisher));
+        run(&self.here, &format!("{create} with (disable_on_error = true)")).await;
+    }
+
+    async fn until_equal(&self) {
+        let all = "select * from t order by id";
+        until_equal(&self.there, &self.here, all, all).await;
+    }
+
+    /// Ends the feed, so that another worker begins while the commit of the one before waits.
+    async fn restart_publisher(&mut self) {
+        self.publisher.kill();
+        self.start_publisher().await;
+    }
+
+    async fn start_publisher(&mut self) {
+        self.publisher.start();
+        self.there = self.publisher.connect().await;
+    }
+
+    /// Whatever the second worker does meanwhile, the standby returns, and everything is here once.
+    async fn standby_returns(&mut self) {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        self.pair.b.start();
+        self.until_equal().await;
+        assert_eq!(one(&self.here, "select subenabled from pg_subscription").await, "t");
+        assert!(!self.pair.a.log().contains("23505"), "a transaction was applied twice");
+    }
+}
+
 /// A commit waits for a standby that is away, and the feed's connection ends: the position that readers see is the one before. What is
 /// applied again is refused by the position, not by a key, and the subscription stays enabled.
 #[tokio::test]
 async fn a_commit_that_waits_for_a_standby_is_not_applied_twice() {
-    let scratch = TempDir::new().unwrap();
-    let mut publisher = Node::new(&scratch, "p");
-    publisher.start();
-    let there = publisher.connect().await;
-    run(&there, "create table t(id int primary key, v text); create publication p for table t").await;
-    let mut pair = Pair::master("synchronous_standby_names = \"b\"\n");
-    let master = pair.a.connect().await;
-    run(&master, "set synchronous_commit = local").await;
-    run(&master, "create table t(id int primary key, v text)").await;
-    pair.create_standby();
-    pair.b.start();
-    pair.until_followed().await;
-    let create = format!("create subscription s connection '{}' publication p", connection(&publisher));
-    run(&master, &format!("{create} with (disable_on_error = true)")).await;
-    run(&there, "insert into t values (1, 'before')").await;
-    until_equal(&there, &master, "select * from t", "select * from t").await;
-    pair.b.kill();
-    run(&there, "insert into t values (2, 'waits')").await;
-    pair.a.until_commits_wait(1).await;
-    assert_eq!(one(&master, "select count(*) from t").await, "1");
-    publisher.kill();
-    publisher.start();
-    let there = publisher.connect().await;
-    run(&there, "insert into t values (3, 'after')").await;
+    let mut bed = Waiting::start().await;
+    bed.subscribe().await;
+    bed.until_equal().await;
+    bed.pair.b.kill();
+    run(&bed.there, "insert into t values (0, 'waits')").await;
+    bed.pair.a.until_commits_wait(1).await;
+    assert_eq!(one(&bed.here, "select count(*) from t").await, "1");
+    bed.restart_publisher().await;
+    run(&bed.there, "insert into t values (1, 'after')").await;
     until("the worker has tried again", async || {
-        let followed = one(&there, "select count(*) from pg_stat_replication").await == "1";
-        followed || figure(&master, "last_error").await.contains("position")
+        let followed = one(&bed.there, "select count(*) from pg_stat_replication").await == "1";
+        followed || figure(&bed.here, "last_error").await.contains("position")
     })
     .await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    pair.b.start();
-    let all = "select * from t order by id";
-    until_equal(&there, &master, all, all).await;
-    assert_eq!(one(&master, "select subenabled from pg_subscription").await, "t");
-    assert!(!pair.a.log().contains("23505"), "a transaction was applied twice");
+    bed.standby_returns().await;
+}
+
+/// The same of a transaction that is applied while it arrives: its rows come before its position.
+#[tokio::test]
+async fn a_large_commit_that_waits_for_a_standby_is_not_applied_twice() {
+    let mut bed = Waiting::start().await;
+    bed.subscribe().await;
+    bed.until_equal().await;
+    bed.pair.b.kill();
+    run(&bed.there, LARGE).await;
+    bed.pair.a.until_commits_wait(1).await;
+    bed.restart_publisher().await;
+    until("the publisher sends again", async || {
+        one(&bed.there, "select count(*) from pg_stat_replication").await == "1"
+    })
+    .await;
+    bed.standby_returns().await;
+}
+
+/// And of a copy.
+#[tokio::test]
+async fn a_copy_whose_commit_waits_for_a_standby_is_not_made_twice() {
+    let mut bed = Waiting::start().await;
+    bed.pair.b.kill();
+    bed.subscribe().await;
+    bed.pair.a.until_commits_wait(1).await;
+    bed.publisher.kill();
+    // Ends the worker, and fails.
+    assert!(state(&bed.here, "drop subscription s").await.is_some());
+    bed.start_publisher().await;
+    let copying = "select count(*) from pg_stat_activity where query like 'COPY%'";
+    until("it is copied again", async || one(&bed.there, copying).await == "1").await;
+    bed.standby_returns().await;
 }
 
 #[tokio::test]

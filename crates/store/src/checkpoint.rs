@@ -247,6 +247,7 @@ fn copy(store: &PageStore, set: &CheckpointSet, old_pages: u32) -> Result<(), Ca
     if !asked(Sabotage::CheckpointNoSync) {
         store.file().sync_data()?;
     }
+    store.grown(set.pages);
     set.dirty.iter().for_each(|(page, version)| store.landed(*page, *version));
     Ok(())
 }

@@ -268,8 +268,7 @@ impl Applier {
     /// Begins a transaction of several requests. Its first step is one of the positions: an earlier worker's commit that is still
     /// under way is waited for, and where it has moved them that is the error, and not the key of a row that it has brought.
     pub async fn begin(&self, first: Step) -> SqlResult<WriteTxn> {
-        let options =
-            WriteOptions { level: self.level, author: Some(self.author.clone()), ..WriteOptions::default() };
+        let options = WriteOptions { level: self.level, author: Some(self.author.clone()), ..WriteOptions::default() };
         let mut txn = self.db.begin_write(options).await?;
         let done = txn.execute(first, Box::new(Collect::new())).await.and_then(|done| done.result);
         match done {
@@ -313,7 +312,10 @@ impl Applier {
         (changes, missing): (u64, u64),
         progress: &Progress,
     ) -> SqlResult<()> {
-        txn.execute(self.positions.moved(last.end), Box::new(Collect::new())).await?.result.map_err(moved_by_another)?;
+        txn.execute(self.positions.moved(last.end), Box::new(Collect::new()))
+            .await?
+            .result
+            .map_err(moved_by_another)?;
         let done = txn.commit(Box::new(Collect::new()))?.await;
         done.ok_or_else(SqlError::shutting_down)?.result?;
         self.note(1, changes, missing, Some(last), progress);

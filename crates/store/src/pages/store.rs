@@ -13,7 +13,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const SHARDS: usize = 64;
 
@@ -125,6 +125,8 @@ pub struct PageStore {
     volume: VolumeId,
     path: String,
     file: Arc<dyn DiskFile>,
+    /// Pages of the database that the file holds.
+    file_pages: AtomicU32,
     shards: Vec<Mutex<Shard>>,
     snapshots: Mutex<Snapshots>,
     newest: AtomicU64,
@@ -155,6 +157,7 @@ impl PageStore {
             volume,
             path,
             file,
+            file_pages: AtomicU32::new(0),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             snapshots: Mutex::default(),
             newest: AtomicU64::new(0),
@@ -175,6 +178,7 @@ impl PageStore {
     /// Declares that the file is at boxcar `number`. Must be called before anything was published.
     pub fn set_position(&self, number: u64, pages: u32) {
         self.snapshots.lock().reset(number, pages);
+        self.file_pages.store(pages, Ordering::Release);
         self.newest.store(number, Ordering::Release);
         self.durable.store(number, Ordering::Release);
         self.next.store(number + 1, Ordering::Release);
@@ -261,7 +265,9 @@ impl PageStore {
             return self.still_there(snapshot);
         }
         let mut whole = [0; PAGE_BYTES];
-        let from_file = self.read_file(page, &mut whole);
+        // A page that a transaction has taken and freed was never written, and is zeros, as beyond the end of any SQLite file.
+        let is_hole = page > self.file_pages.load(Ordering::Acquire);
+        let from_file = if is_hole { Ok(()) } else { self.read_file(page, &mut whole) };
         // A checkpoint that overwrites the page puts the file's version into the chain before it writes. So if the
         // chain still has nothing for this snapshot, the bytes read are those from before any such write.
         if !self.read_version(page, snapshot, at, out)? {
@@ -548,6 +554,11 @@ impl PageStore {
         let mut whole = [0; PAGE_BYTES];
         self.read_file(page, &mut whole)?;
         Ok(Page::copy_of(&whole))
+    }
+
+    /// Records that the file now holds `pages` pages.
+    pub fn grown(&self, pages: u32) {
+        self.file_pages.fetch_max(pages, Ordering::AcqRel);
     }
 
     /// Records that the file now holds version `version` of `page`.

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | the copy repeats the last batches and is closed | the images are merged in the usual way |
 //! | the record: it refers to the prewritten fragments, or contains the images | everything is undone, and the client gets the error |
-//! | MAIN lets go of the volume, and the pages are published | likewise: nothing was published |
+//! | MAIN lets go of the volume and of all pages that it has written | likewise: it would publish older ones over the copy's |
+//! | the pages are published | likewise: nothing was published |
 //! | MAIN reads the volume again | the writer refuses all further work; the batch is complete, and is written to the trail |
 //! | versions, the trail | as for every batch ([`super::publish`]) |
 //! | its locks are released on another thread; then the answer may leave | |
@@ -127,6 +128,11 @@ impl Writer {
         let record = self.records(content, author)?;
         self.check_size()?;
         self.conn.exec(LET_GO).map_err(|e| self.sql_error(&e))?;
+        let staged = self.conn.staged_pages();
+        if staged > 0 {
+            // They would be published over the copy's by the next commit.
+            return Err(SqlError::internal(format!("the writer has {staged} pages that are not published")));
+        }
         let adopted = self.volume.store().adopt(finished.pages, &finished.watch);
         let again = self.conn.exec(TAKE_AGAIN);
         let number = adopted.map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;

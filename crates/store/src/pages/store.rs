@@ -101,6 +101,10 @@ pub struct Staged {
 }
 
 impl Staged {
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
     pub(super) fn has(&self, page: u32) -> bool {
         self.pages.contains_key(&page)
     }

@@ -39,6 +39,9 @@ const FCNTL_KEEP: c_int = 0x4846_0003;
 /// Hands the kept pages over (argument: pointer to Option<CopiedPages>).
 const FCNTL_TAKE: c_int = 0x4846_0004;
 
+/// Asks how many pages are written and not published, as a `u64`.
+const FCNTL_STAGED: c_int = 0x4846_0005;
+
 thread_local! {
     static CAUSE: RefCell<Option<ReadError>> = const { RefCell::new(None) };
 }
@@ -163,6 +166,17 @@ impl Conn {
         number
     }
 
+    /// How many pages this connection has written and not published.
+    pub fn staged_pages(&self) -> u64 {
+        let mut count = 0u64;
+        // SAFETY: our own file control writes one u64; on another VFS it is unknown and nothing is written.
+        unsafe {
+            let to = (&raw mut count).cast::<c_void>();
+            ffi::sqlite3_file_control(self.db(), c"main".as_ptr(), FCNTL_STAGED, to);
+        }
+        count
+    }
+
     /// Chooses the snapshot that a branch reads from its next transaction on. A transaction must be holding that
     /// snapshot.
     pub fn choose_snapshot(&self, mut number: u64) {
@@ -261,10 +275,11 @@ impl DbFile {
         }
     }
 
-    /// Ends the use of a snapshot and discards a branch's writes.
+    /// Ends the use of a snapshot, and discards what was written and not committed. MAIN's ROLLBACK writes again what its pages were
+    /// before, those that had left SQLite's cache: they must not be published over those that a side copy publishes meanwhile.
     fn let_go(&mut self) {
+        self.store.truncate_staged(&mut self.staged, 0);
         if self.role != Role::Main && self.lock > 0 {
-            self.store.truncate_staged(&mut self.staged, 0);
             self.store.release(self.snapshot);
             // It must not be mistaken for a snapshot that is still held.
             self.snapshot = 0;
@@ -431,6 +446,11 @@ unsafe extern "C" fn file_control(f: *mut ffi::sqlite3_file, op: c_int, arg: *mu
         FCNTL_TAKE => {
             // SAFETY: only `Conn::take_pages` asks, with a pointer to an Option<CopiedPages>.
             unsafe { *arg.cast::<Option<CopiedPages>>() = file.kept.take() };
+            ffi::SQLITE_OK
+        }
+        FCNTL_STAGED => {
+            // SAFETY: only `Conn::staged_pages` asks, with a pointer to a u64.
+            unsafe { *arg.cast::<u64>() = file.staged.len() as u64 };
             ffi::SQLITE_OK
         }
         FCNTL_SNAPSHOT => {

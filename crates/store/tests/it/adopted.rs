@@ -104,6 +104,18 @@ fn rows_that_are_only_rewritten_are_read_again() {
     }
 }
 
+/// MAIN has rolled back more than its cache holds, and wrote what its pages were before.
+#[test]
+fn what_main_has_rolled_back_is_not_published() {
+    let mut bed = Bed::new(64 << 20);
+    bed.main.exec(&rows("t", 1, 20_000, 1000)).unwrap();
+    bed.durable();
+    bed.main.exec("begin; update t set x = zeroblob(1000); rollback").unwrap();
+    assert!(bed.main.staged_pages() > 0, "the cache holds all of it");
+    bed.main.exec("pragma locking_mode=normal; select 1 from t; pragma locking_mode=exclusive").unwrap();
+    assert_eq!(bed.main.staged_pages(), 0);
+}
+
 /// One statement on rows from `first` to `last`.
 fn any(random: &mut Seeded, first: i64, last: i64) -> String {
     let table = if random.one_in(3) { "s" } else { "t" };

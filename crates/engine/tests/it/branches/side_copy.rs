@@ -2,7 +2,7 @@
 //! running server nor in what a crash leaves.
 
 use super::bench::*;
-use holdfast_engine::{Database, Engine, Options, check};
+use holdfast_engine::{Database, Engine, Options, WriteIsolation, check};
 use holdfast_seams::testing::{Patience, Seeded};
 use holdfast_types::{SqlState, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -196,6 +196,36 @@ fn a_transaction_on_an_older_snapshot_does_not_overwrite_what_a_copy_brought() {
 }
 
 /// The writer does what a copy cannot.
+/// More than the cache of the writer's connection holds.
+const NOTES: &str = "with recursive i(n) as (values(1) union all select n + 1 from i where n < 20000) \
+                     insert into notes select n, cast(printf('%01000d', n) as blob) from i";
+
+/// A rollback of the writer's own writes the pages again that have left its cache. The next commit must not publish them over those
+/// that a copy has brought since.
+#[test]
+fn what_the_writer_has_rolled_back_is_not_published_over_a_copy() {
+    for rolled_back in [
+        "update notes set body = cast(printf('%01000d', -id) as blob)",
+        "update notes set body = body || zeroblob(500)",
+        "delete from notes where id > 3",
+        "insert into notes select id + 30000, body || body from notes",
+    ] {
+        let o = open_with(TABLES, few_bytes());
+        large(&o.db, NOTES);
+        o.db.checkpoint().unwrap();
+        let mut txn = begin(&o.db, WriteIsolation::Exclusive);
+        run(&mut txn, rolled_back).unwrap();
+        drop(txn);
+        large(&o.db, "update notes set body = cast(printf('%01000d', id + 1) as blob)");
+        at_once(&o.db, "insert into notes values(-1, 'small')").unwrap();
+        let changed =
+            "select count(*) from notes where length(body) = 1000 and cast(cast(body as text) as int) = id + 1";
+        assert_eq!(int(&o.db, changed), 20000, "{rolled_back}");
+        assert_eq!(copies(&o.engine), 2);
+        same_after_a_crash(o);
+    }
+}
+
 #[test]
 fn what_has_other_effects_than_its_images_is_merged() {
     let o = open_with(TABLES, few_bytes());

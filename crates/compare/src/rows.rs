@@ -44,7 +44,7 @@ fn list(table: &Published) -> String {
     table.columns.iter().map(|name| named(name)).collect::<Vec<_>>().join(", ")
 }
 
-/// The COPY of all rows; the filter is the publisher's.
+/// The COPY of all rows that a filter permits.
 fn copy_text(table: &Published, filter: Option<&str>) -> String {
     let condition = filter.map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
     format!(
@@ -62,7 +62,9 @@ fn copy_of_keys(table: &Published, keys: &[Vec<String>]) -> String {
         let equal = columns.iter().zip(key).map(|(column, value)| format!("{column} = {}", quoted(value)));
         format!("({})", equal.collect::<Vec<_>>().join(" AND "))
     };
-    copy_text(table, Some(&keys.iter().map(one).collect::<Vec<_>>().join(" OR ")))
+    let of_keys = keys.iter().map(one).collect::<Vec<_>>().join(" OR ");
+    let here = table.filter_here.as_ref().map(|filter| format!(" AND ({filter})")).unwrap_or_default();
+    copy_text(table, Some(&format!("({of_keys}){here}")))
 }
 
 async fn at_publisher(link: &mut ReplicationLink, sql: &str, mut line: impl FnMut(&[u8])) -> Result<(), CompareError> {
@@ -97,7 +99,7 @@ pub async fn published_rows(link: &mut ReplicationLink, table: &Published) -> Re
 
 /// Calls `each` with every row at the subscriber.
 pub async fn received_rows(client: &Client, table: &Published, each: impl FnMut(&[u8])) -> Result<(), CompareError> {
-    at_subscriber(client, &copy_text(table, None), each).await
+    at_subscriber(client, &copy_text(table, table.filter_here.as_deref()), each).await
 }
 
 /// Calls `each` with every row at the publisher.

@@ -10,7 +10,7 @@ use crate::rows::{
     Hashes, each_published, hash_of_values, key_hash, key_of, published_of, published_rows, received_of, received_rows,
     value_of,
 };
-use crate::subscription::{CompareError, Published, Subscription, published, publisher, quoted, rows};
+use crate::subscription::{CompareError, Published, Subscription, note_partitions, published, publisher, quoted, rows};
 use holdfast_client::ReplicationLink;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -71,7 +71,9 @@ pub async fn compare(
 ) -> Result<Report, CompareError> {
     let mut link = publisher(of).await?;
     let mut tables = Vec::new();
-    for table in published(&mut link, of).await? {
+    let mut all = published(&mut link, of).await?;
+    note_partitions(client, of, &mut all).await?;
+    for table in all {
         progress(&table.name);
         tables.push(compare_table(client, &mut link, of, &table).await?);
     }

@@ -40,6 +40,8 @@ pub struct Published {
     pub key: Vec<usize>,
     /// The publisher's condition on its rows; `None`: all.
     pub filter: Option<String>,
+    /// Which rows of the table at the subscriber are the subscription's; `None`: all.
+    pub filter_here: Option<String>,
 }
 
 /// A text as a literal.
@@ -157,9 +159,32 @@ pub(crate) async fn published(link: &mut ReplicationLink, of: &Subscription) -> 
         let columns: Vec<String> = elements(columns).into_iter().filter(|column| !generated.contains(column)).collect();
         let key = key_of(link, schema, name, &columns).await?;
         let filter = filter_of(link, schema, name, &publications).await?;
-        tables.push(Published { schema: schema.clone(), name: name.clone(), columns, key, filter });
+        tables.push(Published { schema: schema.clone(), name: name.clone(), columns, key, filter, filter_here: None });
     }
     Ok(tables)
+}
+
+/// Notes which rows at a subscriber are a subscription's. A PostgreSQL has no such list: there all rows of its tables are.
+pub(crate) async fn note_partitions(
+    client: &Client,
+    of: &Subscription,
+    tables: &mut [Published],
+) -> Result<(), CompareError> {
+    let list = "SELECT c.relname FROM pg_catalog.pg_class c WHERE c.relname = 'holdfast_site_tables'";
+    if rows(client, list).await?.is_empty() {
+        return Ok(());
+    }
+    let conditions = format!(
+        "SELECT tablename, rowfilter FROM pg_catalog.holdfast_site_tables WHERE subname = {}",
+        quoted(&of.name)
+    );
+    for row in rows(client, &conditions).await? {
+        let [Some(name), condition] = row.as_slice() else { continue };
+        if let Some(table) = tables.iter_mut().find(|table| table.name == *name) {
+            table.filter_here.clone_from(condition);
+        }
+    }
+    Ok(())
 }
 
 /// The view of published tables lists them, and they are not sent.

@@ -147,6 +147,7 @@ pub fn report(translated: &Translated) -> Report {
         row_locks: translated.row_locks.clone().into(),
         advisory: translated.advisory,
         internal: false,
+        applied: false,
     }
 }
 

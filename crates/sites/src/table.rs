@@ -1,18 +1,18 @@
 //! A published table as it was at one schema epoch: its columns, how a row's key is found in an image, and whether a row is in
 //! the publications that a subscriber has asked for.
 //!
-//! Columns are read and conditions are evaluated in a private SQLite database in memory. It has the table without its constraints, so
-//! that a row of which only some columns are known can be put there.
+//! Columns are read in a private SQLite database in memory; conditions are evaluated by [`RowFilter`].
 //!
 //! Failure: a condition that fails for a row counts as false: the row is not published. The filter is a boundary, so nothing of the row
 //! is logged.
 
 use crate::feed::{FeedError, Types};
 use crate::pgoutput::{Column, Relation};
-use holdfast_store::schema_map::{RowKey, SchemaError, StoredColumn, create_internal_tables, quote};
+use holdfast_store::row_filter::RowFilter;
+use holdfast_store::schema_map::{RowKey, SchemaError, StoredColumn, create_internal_tables};
 use holdfast_store::schema_read::{FIRST_OID, read_schema};
 use holdfast_store::shapes::{Shape, Taken};
-use holdfast_store::sqlite::{Conn, OpenFlags, SqliteError, StmtId};
+use holdfast_store::sqlite::{Conn, OpenFlags, SqliteError};
 use holdfast_types::publication::PublicationOptions;
 use holdfast_types::record::Key;
 use holdfast_types::{ColumnDesc, Value, ValueRef, VolumeId};
@@ -30,7 +30,6 @@ pub enum ChangeKind {
 
 /// See the module.
 pub struct Table {
-    conn: Conn,
     relation: Relation,
     /// For each stored column its place among the published ones.
     published: Vec<Option<usize>>,
@@ -41,10 +40,9 @@ pub struct Table {
     image_key: Vec<usize>,
     rowid_alias: Option<usize>,
     taken: Vec<Taken>,
-    /// Puts a row in place of the one before.
-    insert: StmtId,
-    /// One for each entry of `taken` that has a condition.
-    conditions: Vec<Option<StmtId>>,
+    filter: RowFilter,
+    /// For each entry of `taken` the number of its condition in `filter`.
+    conditions: Vec<Option<usize>>,
 }
 
 impl Table {
@@ -76,21 +74,11 @@ impl Table {
                 relation.columns.len() - 1
             }));
         }
-        let declared: Vec<String> = stored.iter().map(|(desc, of)| format!("{} {of}", quote(&desc.name))).collect();
-        conn.exec(&format!("CREATE TEMP TABLE holdfast_row({})", declared.join(", "))).map_err(sqlite)?;
-        let names: Vec<String> = stored.iter().map(|(desc, _)| quote(&desc.name)).collect();
-        let marks: Vec<String> = (1..=names.len()).map(|n| format!("?{n}")).collect();
-        let (names, marks) = (names.join(", "), marks.join(", "));
-        let insert = format!("INSERT OR REPLACE INTO temp.holdfast_row(rowid, {names}) VALUES(1, {marks})");
-        let insert = conn.prepare(&insert).map_err(sqlite)?;
-        let condition = |conn: &mut Conn, taken: &Taken| {
-            taken
-                .filter
-                .as_ref()
-                .map(|filter| conn.prepare(&format!("SELECT ({filter}) IS TRUE FROM temp.holdfast_row")))
-                .transpose()
-        };
-        let conditions = taken.iter().map(|t| condition(&mut conn, t)).collect::<Result<_, _>>().map_err(sqlite)?;
+        let columns = stored.iter().map(|(desc, of)| (desc.name.as_str(), of.as_str()));
+        let conditions = taken.iter().filter_map(|t| t.filter.as_deref());
+        let filter = RowFilter::new(columns, conditions).map_err(sqlite)?;
+        let mut numbers = 0..;
+        let conditions = taken.iter().map(|t| t.filter.as_ref().and_then(|_| numbers.next())).collect();
         let rowid_alias = match &info.key {
             RowKey::Rowid { alias, .. } => *alias,
             RowKey::Columns(_) => None,
@@ -100,7 +88,7 @@ impl Table {
             RowKey::Rowid { .. } => Vec::new(),
         };
         let (key, columns) = (info.primary.clone(), stored.into_iter().map(|(desc, _)| desc).collect());
-        Ok(Table { conn, relation, published, columns, key, image_key, rowid_alias, taken, insert, conditions })
+        Ok(Table { relation, published, columns, key, image_key, rowid_alias, taken, filter, conditions })
     }
 
     pub fn relation(&self) -> &Relation {
@@ -154,17 +142,10 @@ impl Table {
         }
         let values: Vec<ValueRef<'_>> =
             row.iter().map(|value| value.as_ref().map_or(ValueRef::Null, Value::as_ref)).collect();
-        if self.conn.run_with(self.insert, &values).is_err() {
+        if self.filter.put(&values).is_err() {
             return false;
         }
-        let conditions: Vec<StmtId> = of_kind.into_iter().filter_map(|at| self.conditions[at]).collect();
-        conditions.into_iter().any(|condition| self.is_true(condition))
-    }
-
-    fn is_true(&mut self, condition: StmtId) -> bool {
-        let holds = matches!(self.conn.step(condition), Ok(true)) && self.conn.column(condition, 0) == ValueRef::Int(1);
-        self.conn.reset(condition);
-        holds
+        of_kind.into_iter().filter_map(|at| self.conditions[at]).any(|at| self.filter.holds(at).unwrap_or(false))
     }
 }
 

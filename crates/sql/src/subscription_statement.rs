@@ -65,6 +65,8 @@ pub struct WrittenOptions {
     pub refresh: Option<bool>,
     pub synchronous_commit: Option<SynchronousCommit>,
     pub disable_on_error: Option<bool>,
+    /// `mode`: true for 'partition'.
+    pub partition: Option<bool>,
     pub binary: Option<bool>,
     pub streaming: Option<bool>,
     pub two_phase: Option<bool>,

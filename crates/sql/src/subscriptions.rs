@@ -4,10 +4,11 @@
 //! The grammar and its errors are PostgreSQL 15's (`CreateSubscriptionStmt` and following, `parse_subscription_options`).
 //!
 //! Failure: 42601 for what PostgreSQL's grammar does not have; 0A000 for what the protocol here does not have: binary, streaming and
-//! two_phase, and for a `mode` or a `schedule`.
+//! two_phase, and for a `schedule` or another `mode` than 'partition'.
 
 mod change;
 mod connection;
+pub(crate) mod partition;
 mod tables;
 
 use crate::command::Kind;
@@ -34,6 +35,7 @@ const OF_CREATE: &[&str] = &[
     "streaming",
     "two_phase",
     "disable_on_error",
+    "mode",
 ];
 const OF_SET: &[&str] = &["slot_name", "synchronous_commit", "binary", "streaming", "disable_on_error"];
 const OF_LISTING: &[&str] = &["copy_data", "refresh"];
@@ -142,7 +144,11 @@ fn options(words: &mut Words<'_>, known: &[&str]) -> SqlResult<WrittenOptions> {
             name = format!("{name}.{}", words.name()?);
         }
         let value = if words.take(&Token::Eq) { Some(value(words)?) } else { None };
-        if matches!(name.as_str(), "mode" | "schedule") || name.starts_with("holdfast.") {
+        if name == "mode" && !known.contains(&"mode") {
+            return Err(SqlError::unsupported("to change the mode of a subscription")
+                .with_hint("Drop the subscription, and create it with the other mode."));
+        }
+        if name == "schedule" || name.starts_with("holdfast.") {
             return Err(SqlError::unsupported(format!("the subscription parameter \"{name}\""))
                 .with_hint("Leave it out: the subscription then follows all changes as they are made."));
         }
@@ -169,6 +175,7 @@ impl WrittenOptions {
             "create_slot" => put(&mut self.create_slot, || boolean(name, value)),
             "enabled" => put(&mut self.enabled, || boolean(name, value)),
             "copy_data" => put(&mut self.copy_data, || boolean(name, value)),
+            "mode" => put(&mut self.partition, || mode(&text(name, value)?)),
             "refresh" => put(&mut self.refresh, || boolean(name, value)),
             _ => put(&mut self.disable_on_error, || boolean(name, value)),
         }
@@ -185,6 +192,16 @@ fn put<T>(option: &mut Option<T>, value: impl FnOnce() -> SqlResult<T>) -> SqlRe
 
 fn text(name: &str, value: Option<String>) -> SqlResult<String> {
     value.ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, format!("{name} requires a parameter")))
+}
+
+/// Whether a mode is that of partitions.
+fn mode(value: &str) -> SqlResult<bool> {
+    match value {
+        "partition" => Ok(true),
+        other => Err(SqlError::unsupported(format!("the subscription mode \"{other}\"")).with_hint(
+            "Leave it out: the subscribed tables are then read-only. With mode = 'partition' only the subscribed rows are.",
+        )),
+    }
 }
 
 /// An option that may only be off.

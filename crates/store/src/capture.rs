@@ -25,6 +25,7 @@
 
 use crate::carried::{Carried, UNCHANGED_BYTES_MAX};
 use crate::names;
+use crate::partition::{ChangedBy, Partitions};
 use crate::schema_map::{RowKey, TableInfo, TableMap};
 use crate::sequences::SequenceState;
 use crate::sqlite::{ChangeKind, Conn, RowChange, RowHook, SqliteError};
@@ -44,8 +45,23 @@ pub enum CaptureError {
     UnknownTable { table: String, epoch: u32 },
     #[error("table {table} has {found} columns; the schema map of epoch {epoch} has {expected}")]
     ColumnCount { table: String, found: usize, expected: usize, epoch: u32 },
+    #[error("{}", of_another(.table, .subscription, *.by))]
+    OfAnother { table: String, subscription: String, by: ChangedBy },
+    #[error("the condition of subscription \"{subscription}\" on table \"{table}\" cannot be evaluated: {why}")]
+    Condition { table: String, subscription: String, why: String },
     #[error("cannot read column {column} of table {table}: SQLite code {code}")]
     Value { table: String, column: u16, code: c_int },
+}
+
+fn of_another(table: &str, subscription: &str, by: ChangedBy) -> String {
+    match by {
+        ChangedBy::Subscription => format!(
+            "a row of table \"{table}\" that does not meet the condition of subscription \"{subscription}\" is this database's own"
+        ),
+        _ => format!(
+            "cannot change rows of table \"{table}\" that meet the condition of subscription \"{subscription}\""
+        ),
+    }
 }
 
 /// Bytes of buffer allocated ahead.
@@ -106,6 +122,7 @@ pub struct Capture {
     bytes_max: usize,
     overflowed: bool,
     records_unchanged: bool,
+    partitions: Partitions,
 }
 
 impl Capture {
@@ -125,6 +142,7 @@ impl Capture {
             bytes_max: usize::MAX,
             overflowed: false,
             records_unchanged: false,
+            partitions: Partitions::default(),
         }
     }
 
@@ -158,6 +176,12 @@ impl Capture {
     /// Sets the table map: after a schema change, or after one was rolled back.
     pub fn set_map(&mut self, map: Arc<TableMap>) {
         self.map = map;
+        self.partitions.forget();
+    }
+
+    /// Sets who makes the changes from now on.
+    pub fn set_changed_by(&mut self, by: ChangedBy) {
+        self.partitions.by = by;
     }
 
     pub fn map(&self) -> &Arc<TableMap> {
@@ -252,6 +276,9 @@ impl Capture {
         let (found, expected) = (change.columns(), table.column_count);
         if found != expected {
             return Err(CaptureError::ColumnCount { table: name(), found, expected, epoch: map.epoch });
+        }
+        if let Some(partition) = &table.partition {
+            self.partitions.check(table, partition, change)?;
         }
         if let Some(watch) = &mut self.watch {
             match watch.on_change(&map, table, change) {

@@ -142,13 +142,17 @@ fn damaged(what: &str) -> SqliteError {
 
 /// Reads what [`follow_schema`] compares with: the columns of the tables of which columns are named.
 pub(crate) fn columns_before(conn: &mut Conn) -> Result<ColumnsBefore, SqliteError> {
+    named_columns(conn, PUBLICATIONS_TABLE, "p.columns IS NOT NULL OR p.filter IS NOT NULL")
+}
+
+/// The columns of the tables that are objects of an internal table `p`, in rows that name some of them.
+pub(crate) fn named_columns(conn: &mut Conn, of: &str, names_some: &str) -> Result<ColumnsBefore, SqliteError> {
     let mut columns = ColumnsBefore::new();
-    if !exists(conn, PUBLICATIONS_TABLE)? {
+    if !exists(conn, of)? {
         return Ok(columns);
     }
     let sql = format!(
-        "SELECT DISTINCT p.object, t.name FROM main.{PUBLICATIONS_TABLE} p JOIN main.holdfast_tables t ON t.id = p.object \
-         WHERE p.columns IS NOT NULL OR p.filter IS NOT NULL"
+        "SELECT DISTINCT p.object, t.name FROM main.{of} p JOIN main.holdfast_tables t ON t.id = p.object WHERE {names_some}"
     );
     for row in conn.query_rows(&sql)? {
         if let [Value::Int(id), Value::Text(name)] = row.as_slice() {
@@ -167,6 +171,23 @@ pub(crate) fn follow_schema(conn: &mut Conn, before: &ColumnsBefore) -> Result<(
     conn.exec(&format!(
         "DELETE FROM main.{PUBLICATIONS_TABLE} WHERE object <> 0 AND object NOT IN (SELECT id FROM main.holdfast_tables)"
     ))?;
+    for Changed { table, old, new } in changed_columns(conn, before)? {
+        follow_column(conn, table, &old, new.as_ref())?;
+    }
+    Ok(())
+}
+
+/// A column that has another name, or is gone.
+pub(crate) struct Changed {
+    /// Stable id of its table.
+    pub table: i64,
+    pub old: String,
+    pub new: Option<String>,
+}
+
+/// What a schema change has made of the columns of tables.
+pub(crate) fn changed_columns(conn: &mut Conn, before: &ColumnsBefore) -> Result<Vec<Changed>, SqliteError> {
+    let mut changed = Vec::new();
     for (id, columns) in before {
         let Value::Text(table) = conn.query_value(&format!("SELECT name FROM main.holdfast_tables WHERE id = {id}"))?
         else {
@@ -175,11 +196,11 @@ pub(crate) fn follow_schema(conn: &mut Conn, before: &ColumnsBefore) -> Result<(
         let now = column_names(conn, &table)?;
         // One ALTER TABLE renames one column, and changes no positions then.
         let renamed = columns.len() == now.len();
-        for (at, name) in columns.iter().enumerate().filter(|(_, name)| !now.contains(name)) {
-            follow_column(conn, *id, name, now.get(at).filter(|_| renamed))?;
+        for (at, old) in columns.iter().enumerate().filter(|(_, name)| !now.contains(name)) {
+            changed.push(Changed { table: *id, old: old.clone(), new: now.get(at).filter(|_| renamed).cloned() });
         }
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// A column of a table has another name, or is gone.
@@ -219,7 +240,7 @@ fn is_column(token: &token::Token, text: &str, column: &str) -> bool {
     token.text(text).starts_with('"') && token.name(text).as_deref() == Some(column)
 }
 
-fn with_renamed(filter: &str, old: &str, new: &str) -> String {
+pub(crate) fn with_renamed(filter: &str, old: &str, new: &str) -> String {
     let mut out = String::with_capacity(filter.len());
     let mut from = 0;
     for token in tokens(filter).iter().filter(|t| is_column(t, filter, old)) {

@@ -35,6 +35,7 @@ pub use crate::names::{
     POSITIONS_TABLE, PREPARED_TABLE, PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SHAPES_TABLE, SLOTS_TABLE,
     SUBSCRIPTIONS_TABLE, is_audited, is_internal, quote,
 };
+use crate::partition::{self, Partition};
 use crate::privileges::{self, ColumnsBefore};
 use crate::publications;
 use crate::shapes;
@@ -104,6 +105,8 @@ pub struct TableInfo {
     pub primary: Vec<usize>,
     /// What an update's image has in addition to what changed; `None` for a table that no publication has.
     pub carried: Option<Box<Carried>>,
+    /// Which of its rows are a subscription's; `None` where none is, or all are.
+    pub partition: Option<Box<Partition>>,
 }
 
 impl TableInfo {
@@ -211,12 +214,14 @@ pub struct ObjectsBefore {
     objects: BTreeMap<String, i64>,
     columns: ColumnsBefore,
     published: ColumnsBefore,
+    subscribed: ColumnsBefore,
 }
 
 /// Must be called before a statement that changes the schema.
 pub fn begin_ddl(conn: &mut Conn) -> Result<ObjectsBefore, SqliteError> {
     let (columns, published) = (privileges::columns_before(conn)?, publications::columns_before(conn)?);
-    Ok(ObjectsBefore { objects: read_objects(conn)?, columns, published })
+    let subscribed = subscriptions::columns_before(conn)?;
+    Ok(ObjectsBefore { objects: read_objects(conn)?, columns, published, subscribed })
 }
 
 /// Must be called after a statement that changed the schema: raises the schema epoch, gives ids to new objects, and
@@ -227,7 +232,7 @@ pub fn end_ddl(conn: &mut Conn, before: &ObjectsBefore) -> Result<TableMap, Sche
     reconcile(conn, &before.objects, &now)?;
     privileges::follow_schema(conn, &before.columns)?;
     publications::follow_schema(conn, &before.published)?;
-    subscriptions::follow_schema(conn)?;
+    subscriptions::follow_schema(conn, &before.subscribed)?;
     conn.exec("UPDATE main.holdfast_meta SET schema_epoch = schema_epoch + 1 WHERE id = 1")?;
     let map = read_map(conn)?;
     let tables = map.tables.iter().map(|table| (table.id, table.name.as_str()));
@@ -332,6 +337,9 @@ pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
         let columns = table.columns.iter().map(|column| &column.name);
         table.carried = carried(&published, table.id.0, columns, key).map(Box::new);
     }
+    for (at, partition) in partition::read(conn, &map)? {
+        map.tables[at].partition = Some(Box::new(partition));
+    }
     Ok(map)
 }
 
@@ -403,7 +411,18 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
     locking.has_open_keys |= locking.unique.len() < keys;
     let primary = primary_key_columns.into_iter().map(|(_, position)| position).collect();
     let (name, column_count) = (name.into(), rows.len());
-    Ok(TableInfo { id, name, column_count, columns, key, autoincrement, locking, primary, carried: None })
+    Ok(TableInfo {
+        id,
+        name,
+        column_count,
+        columns,
+        key,
+        autoincrement,
+        locking,
+        primary,
+        carried: None,
+        partition: None,
+    })
 }
 
 /// How a table stores its primary key.

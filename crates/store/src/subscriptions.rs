@@ -12,6 +12,7 @@
 //! | `slot` | the slot at the publisher; NULL for none |
 //! | `publications` | their names, as the text of an array |
 //! | `options` | letters: [`SubscriptionOptions::letters`] |
+//! | `condition` | of a table in partition mode: which rows are the subscription's, in SQLite's SQL; else NULL |
 //! | `skip` | the transaction that ends at this LSN is not applied; 0: none |
 //!
 //! Its rows are changed by schema changes only, as those of `holdfast_publications` are. After each schema change the rows of
@@ -25,17 +26,19 @@
 //! Failure: a row that cannot be read is damage, and the schema cannot be served.
 
 use crate::names::{POSITIONS_TABLE, SUBSCRIPTIONS_TABLE};
-use crate::privileges::{damaged_table, exists, literal};
+use crate::privileges::{ColumnsBefore, damaged_table, exists, literal};
+use crate::publications::{Changed, changed_columns, named_columns, with_renamed};
 use crate::sqlite::{Conn, SqliteError};
 use holdfast_types::Value;
 use holdfast_types::array::Array;
 use holdfast_types::subscription::{Subscription, SubscriptionOptions, Subscriptions};
+use std::collections::BTreeMap;
 
 /// Creates the tables where they do not exist.
 const CREATE: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS main.holdfast_subscriptions(subscription INTEGER NOT NULL, object INTEGER NOT NULL, \
      name TEXT NOT NULL, owner INTEGER NOT NULL, connection TEXT NOT NULL, slot TEXT, publications TEXT NOT NULL, \
-     options TEXT NOT NULL, skip INTEGER NOT NULL, PRIMARY KEY(subscription, object)) WITHOUT ROWID",
+     options TEXT NOT NULL, skip INTEGER NOT NULL, condition TEXT, PRIMARY KEY(subscription, object)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS main.holdfast_positions(subscription INTEGER NOT NULL, object INTEGER NOT NULL, \
      lsn INTEGER NOT NULL, PRIMARY KEY(subscription, object)) WITHOUT ROWID",
 ];
@@ -61,17 +64,22 @@ pub fn steps(before: &Subscriptions, after: &Subscriptions, id: impl Fn(u32) -> 
             ));
         }
         let of_old = old.map_or(&[][..], |old| &old.tables);
+        let condition_of = |subscription: &Subscription, table: &u32| subscription.conditions.get(table).cloned();
+        let same = |table: &&u32| {
+            of_old.contains(table) && old.is_some_and(|old| condition_of(old, table) == condition_of(new, table))
+        };
         for gone in of_old.iter().filter(|table| !new.tables.contains(table)) {
             for table in [SUBSCRIPTIONS_TABLE, POSITIONS_TABLE] {
                 let (number, object) = (new.number, id(*gone));
                 steps.push(format!("DELETE FROM main.{table} WHERE subscription = {number} AND object = {object}"));
             }
         }
-        for table in new.tables.iter().filter(|table| !of_old.contains(table)) {
+        for table in new.tables.iter().filter(|table| !same(table)) {
             steps.push(format!(
-                "INSERT OR REPLACE INTO main.{SUBSCRIPTIONS_TABLE} VALUES({}, {}, '', 0, '', NULL, '', '', 0)",
+                "INSERT OR REPLACE INTO main.{SUBSCRIPTIONS_TABLE} VALUES({}, {}, '', 0, '', NULL, '', '', 0, {})",
                 new.number,
-                id(*table)
+                id(*table),
+                condition_of(new, table).as_deref().map_or("NULL".to_owned(), literal)
             ));
         }
     }
@@ -90,7 +98,7 @@ pub fn copied(subscription: u32, object: u32) -> String {
 fn head(subscription: &Subscription) -> String {
     let names = subscription.publications.iter().cloned().map(Some).collect();
     format!(
-        "{}, {}, {}, {}, {}, {}, {}",
+        "{}, {}, {}, {}, {}, {}, {}, NULL",
         literal(&subscription.name),
         subscription.owner,
         literal(&subscription.connection),
@@ -108,7 +116,7 @@ pub fn read(conn: &mut Conn, oid: impl Fn(u32) -> u32) -> Result<Subscriptions, 
     }
     let mut subscriptions = Subscriptions { stored: true, list: Vec::new() };
     let sql = format!(
-        "SELECT subscription, object, name, owner, connection, slot, publications, options, skip \
+        "SELECT subscription, object, name, owner, connection, slot, publications, options, skip, condition \
          FROM main.{SUBSCRIPTIONS_TABLE} ORDER BY subscription, object"
     );
     for row in conn.query_rows(&sql)? {
@@ -122,7 +130,12 @@ pub fn read(conn: &mut Conn, oid: impl Fn(u32) -> u32) -> Result<Subscriptions, 
         }
         // The row of the subscription itself comes first.
         let of = subscriptions.list.last_mut().filter(|s| s.number == number);
-        of.ok_or_else(|| damaged("a table is in no subscription"))?.tables.push(oid(*object as u32));
+        let of = of.ok_or_else(|| damaged("a table is in no subscription"))?;
+        let table = oid(*object as u32);
+        of.tables.push(table);
+        if let Some(Value::Text(condition)) = of_itself.last() {
+            of.conditions.insert(table, condition.clone());
+        }
     }
     Ok(subscriptions)
 }
@@ -136,6 +149,7 @@ fn subscription(number: u32, row: &[Value]) -> Result<Subscription, SqliteError>
         Value::Text(publications),
         Value::Text(options),
         Value::Int(skip),
+        _,
     ] = row
     else {
         return Err(damaged("a row has values of other types"));
@@ -151,6 +165,7 @@ fn subscription(number: u32, row: &[Value]) -> Result<Subscription, SqliteError>
         options: SubscriptionOptions::parse_letters(options).ok_or_else(|| damaged(options))?,
         skip: *skip as u64,
         tables: Vec::new(),
+        conditions: BTreeMap::new(),
     })
 }
 
@@ -158,8 +173,26 @@ fn damaged(what: &str) -> SqliteError {
     damaged_table(SUBSCRIPTIONS_TABLE, what)
 }
 
-/// After a schema change: removes the rows of tables that were dropped.
-pub(crate) fn follow_schema(conn: &mut Conn) -> Result<(), SqliteError> {
+/// Reads what [`follow_schema`] compares with: the columns of the tables that have a condition.
+pub(crate) fn columns_before(conn: &mut Conn) -> Result<ColumnsBefore, SqliteError> {
+    named_columns(conn, SUBSCRIPTIONS_TABLE, "p.condition IS NOT NULL")
+}
+
+/// After a schema change: removes the rows of tables that were dropped, and follows renamed columns. A condition on a column that is
+/// gone stays: it cannot be evaluated, and rows of its table are changed by neither side.
+pub(crate) fn follow_schema(conn: &mut Conn, before: &ColumnsBefore) -> Result<(), SqliteError> {
+    for Changed { table, old, new } in changed_columns(conn, before)? {
+        let Some(new) = new else { continue };
+        for subscription in read(conn, |id| id)?.list {
+            let condition = subscription.conditions.iter().find(|(id, _)| i64::from(**id) == table);
+            let Some((_, condition)) = condition else { continue };
+            conn.exec(&format!(
+                "UPDATE main.{SUBSCRIPTIONS_TABLE} SET condition = {} WHERE subscription = {} AND object = {table}",
+                literal(&with_renamed(condition, &old, &new)),
+                subscription.number
+            ))?;
+        }
+    }
     for table in [SUBSCRIPTIONS_TABLE, POSITIONS_TABLE] {
         if exists(conn, table)? {
             conn.exec(&format!(
@@ -220,6 +253,7 @@ mod tests {
             options: SubscriptionOptions { copy_data: true, ..SubscriptionOptions::default() },
             skip: u64::MAX - 1,
             tables,
+            conditions: BTreeMap::new(),
         }
     }
 
@@ -271,6 +305,12 @@ mod tests {
             assert_eq!(steps(&before, &wanted, |id| id).len(), 1);
             put_all(&mut c, &wanted);
         }
+        for condition in [Some("(\"a\" = 'it''s')"), Some("(\"a\" = 2)"), None] {
+            let before = wanted.clone();
+            wanted.list[0].conditions = condition.map(|condition| (u, condition.to_owned())).into_iter().collect();
+            assert_eq!(steps(&before, &wanted, |id| id).len(), 1);
+            put_all(&mut c, &wanted);
+        }
         wanted.list.push(subscription(2, Vec::new()));
         put_all(&mut c, &wanted);
         assert!(steps(&wanted, &wanted, |id| id).is_empty());
@@ -287,7 +327,7 @@ mod tests {
         ] {
             let mut c = opened("");
             CREATE.iter().for_each(|create| drop(change_schema(&mut c, create).unwrap()));
-            c.exec(&format!("INSERT INTO holdfast_subscriptions VALUES({row})")).unwrap();
+            c.exec(&format!("INSERT INTO holdfast_subscriptions VALUES({row}, NULL)")).unwrap();
             let error = read(&mut c, |id| id).unwrap_err();
             assert!(error.message.contains("holdfast_subscriptions is damaged"), "{error}");
         }

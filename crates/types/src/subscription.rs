@@ -2,9 +2,14 @@
 //! publications, and into which tables. No I/O and no SQL; `store` keeps them, `sql` reads statements about them, `node` follows
 //! the publishers.
 //!
+//! In partition mode other rows of its tables are this database's own: which rows are the subscription's is the condition that the
+//! publications have for the table.
+//!
 //! Anchor: PostgreSQL 15, chapter 31 (Logical Replication), `pg_subscription`, `pg_subscription_rel`.
 //!
 //! Failure: an unknown letter among the options is refused; the caller treats it as damage.
+
+use std::collections::BTreeMap;
 
 /// A subscription.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +30,8 @@ pub struct Subscription {
     pub skip: u64,
     /// The OIDs of the tables into which it writes, in their order.
     pub tables: Vec<u32>,
+    /// In partition mode the condition of each table's subscribed rows, in SQLite's SQL, in parentheses.
+    pub conditions: BTreeMap<u32, String>,
 }
 
 /// What may be set WITH (...).
@@ -36,6 +43,8 @@ pub struct SubscriptionOptions {
     /// An error disables the subscription; else it is tried again.
     pub disable_on_error: bool,
     pub synchronous_commit: SynchronousCommit,
+    /// `mode = 'partition'`: only the rows that meet the publications' condition are the subscription's.
+    pub partition: bool,
 }
 
 /// PostgreSQL's `synchronous_commit` of what the subscription applies.
@@ -61,7 +70,7 @@ pub struct Subscriptions {
 impl SubscriptionOptions {
     /// The letters of the options that are on, as the internal table holds them.
     pub fn letters(&self) -> String {
-        let letters = [(self.enabled, 'e'), (self.copy_data, 'c'), (self.disable_on_error, 'd')];
+        let letters = [(self.enabled, 'e'), (self.copy_data, 'c'), (self.disable_on_error, 'd'), (self.partition, 'p')];
         let on = letters.into_iter().filter(|(on, _)| *on).map(|(_, letter)| letter);
         on.chain(self.synchronous_commit.letter()).collect()
     }
@@ -76,8 +85,9 @@ impl SubscriptionOptions {
             copy_data: has('c'),
             disable_on_error: has('d'),
             synchronous_commit,
+            partition: has('p'),
         };
-        text.chars().all(|c| "ecdlwsa".contains(c)).then_some(options)
+        text.chars().all(|c| "ecdplwsa".contains(c)).then_some(options)
     }
 }
 
@@ -150,6 +160,9 @@ mod tests {
             assert_eq!(SubscriptionOptions::parse_letters(letters), Some(options));
             assert_eq!(SynchronousCommit::parse(synchronous_commit.name()), Some(synchronous_commit));
         }
+        options = SubscriptionOptions { partition: true, ..SubscriptionOptions::default() };
+        assert_eq!(options.letters(), "p");
+        assert_eq!(SubscriptionOptions::parse_letters("p"), Some(options));
         assert_eq!(SubscriptionOptions::parse_letters(""), Some(SubscriptionOptions::default()));
         assert_eq!(SubscriptionOptions::parse_letters("ex"), None);
         assert_eq!(SynchronousCommit::parse("x"), None);

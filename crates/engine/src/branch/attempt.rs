@@ -16,7 +16,7 @@ use crate::branch::temp::keep_on_branch;
 use crate::state::branch_connection::Connection;
 use crate::state::interruption::Interruption;
 use crate::state::pin::Pin;
-use crate::statement::run::{FRESH_SNAPSHOTS_MAX, ended_by_itself};
+use crate::statement::run::{FRESH_SNAPSHOTS_MAX, ended_by_itself, not_captured};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::time::Instant;
 
@@ -182,7 +182,7 @@ impl BranchState {
 }
 
 fn check(c: &mut Connection) -> SqlResult<()> {
-    c.conn.capture().check().map_err(|e| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, e.to_string()))
+    c.conn.capture().check().map_err(not_captured)
 }
 
 /// Takes back what a failed statement did. SQLite may have rolled everything back already; the next statement then

@@ -54,6 +54,8 @@ pub struct Report {
     pub advisory: bool,
     /// It is the server's own, and may change internal tables.
     pub internal: bool,
+    /// A subscription's worker applies it.
+    pub applied: bool,
     /// The epoch of the schema it was translated under, if it must not run under another.
     pub epoch: Option<u32>,
 }

@@ -3,7 +3,9 @@
 use crate::statement::cache::StatementCache;
 use crate::statement::model::{Statement, Step};
 use crate::statement::viewer::Viewing;
+use holdfast_store::capture::CaptureError;
 use holdfast_store::pages::ReadError;
+use holdfast_store::partition::ChangedBy;
 use holdfast_store::schema_map::SchemaError;
 use holdfast_store::sqlite::{Conn, SqliteError, StmtId, sqlstate, take_cause};
 use holdfast_store::volume::VolumeError;
@@ -55,15 +57,47 @@ pub fn run_step_visiting(
     conn.bind_all(id, &step.params).map_err(sqlite)?;
     sink.begin(number, &step.stmt.report.desc);
     let _viewing = Viewing::by(&*sink);
+    changes_are_of(conn, if step.stmt.report.applied { ChangedBy::Subscription } else { ChangedBy::Statement });
     let rows = step_to_end(conn, id, &step.stmt, schema, sink, visit);
     let changes = conn.changes();
     conn.reset(id);
+    changes_are_of(conn, ChangedBy::Images);
     cache.has_run(conn, &step.stmt);
     let rows = rows?;
+    if conn.captures() {
+        conn.capture().check().map_err(not_captured)?;
+    }
     let report = &step.stmt.report;
     let count = if step.stmt.columns.is_empty() { changes } else { rows };
     sink.end(&Tag { verb: report.verb, rows: report.counts.then_some(count) });
     Ok(())
+}
+
+/// For the rows of subscriptions: who makes the changes that follow.
+fn changes_are_of(conn: &mut Conn, by: ChangedBy) {
+    if conn.captures() {
+        conn.capture().set_changed_by(by);
+    }
+}
+
+/// The error of a change that is refused when its rows are captured.
+pub fn not_captured(error: CaptureError) -> SqlError {
+    let message = error.to_string();
+    match error {
+        CaptureError::OfAnother { by: ChangedBy::Subscription, .. } => SqlError::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            message,
+        )
+        .with_hint(
+            "The publication's condition was changed: ALTER SUBSCRIPTION ... REFRESH PUBLICATION reads it. Else change \
+                 or remove the row here.",
+        ),
+        CaptureError::OfAnother { .. } => SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message)
+            .with_hint("Change them at the publisher; the subscription brings the change."),
+        CaptureError::Condition { .. } => SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .with_hint("Give the table its columns back, or run ALTER SUBSCRIPTION ... REFRESH PUBLICATION."),
+        _ => SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message),
+    }
 }
 
 fn step_to_end(

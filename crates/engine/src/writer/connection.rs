@@ -8,7 +8,7 @@ use crate::state::prewritten::Prewritten;
 use crate::state::queue::Request;
 use crate::statement::cache::StatementCache;
 use crate::statement::model::{Class, Step};
-use crate::statement::run::{Take, run_step, run_step_visiting, schema_to_sql, to_sql};
+use crate::statement::run::{Take, not_captured, run_step, run_step_visiting, schema_to_sql, to_sql};
 use holdfast_store::apply::{Applier, ApplyMode};
 use holdfast_store::capture::{Capture, Mark, flush_virtual_tables};
 use holdfast_store::ddl::execute_ddl;
@@ -442,7 +442,7 @@ impl Writer {
     }
 
     pub(super) fn check_capture(&mut self) -> SqlResult<()> {
-        self.conn.capture().check().map_err(|e| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, e.to_string()))
+        self.conn.capture().check().map_err(not_captured)
     }
 
     pub(super) fn head(&self) -> TxnHead {

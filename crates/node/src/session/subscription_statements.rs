@@ -161,7 +161,12 @@ impl NodeSession {
 }
 
 fn published_of((tables, unknown): (Vec<publisher::RemoteTable>, Vec<String>)) -> Published {
-    let table = |t: publisher::RemoteTable| RemoteTable { schema: t.schema, name: t.name, columns: t.columns };
+    let table = |publisher::RemoteTable { schema, name, columns, conditions }| RemoteTable {
+        schema,
+        name,
+        columns,
+        conditions,
+    };
     Published { tables: tables.into_iter().map(table).collect(), unknown }
 }
 

@@ -18,6 +18,8 @@ pub struct RemoteTable {
     pub schema: String,
     pub name: String,
     pub columns: Vec<String>,
+    /// Its conditions, in PostgreSQL's SQL; none where one of the publications has all rows.
+    pub conditions: Vec<String>,
 }
 
 /// An error of the connection as clients see it.
@@ -111,7 +113,18 @@ async fn ask_for_tables(
             );
             return Err(LinkError::Refused { code: SqlState::FEATURE_NOT_SUPPORTED.0.to_owned(), message: why });
         }
-        found.push(RemoteTable { schema: schema.clone(), name: name.clone(), columns });
+        found.push(RemoteTable { schema: schema.clone(), name: name.clone(), columns, conditions: Vec::new() });
+    }
+    let conditions = format!(
+        "SELECT DISTINCT t.schemaname, t.tablename, t.rowfilter FROM pg_catalog.pg_publication_tables t WHERE t.pubname IN ({names})"
+    );
+    let conditions = link.query(&conditions).await?;
+    for table in &mut found {
+        let of_it = |row: &&Vec<Option<String>>| {
+            row.iter().take(2).map(Option::as_ref).eq([Some(&table.schema), Some(&table.name)])
+        };
+        let of_it = conditions.iter().filter(of_it).map(|row| row.get(2).cloned().flatten());
+        table.conditions = of_it.collect::<Option<_>>().unwrap_or_default();
     }
     Ok((found, missing))
 }

@@ -44,7 +44,7 @@ pub struct Target {
     inserts: HashMap<Vec<bool>, Arc<Prepared>>,
     updates: HashMap<Vec<bool>, Arc<Prepared>>,
     delete: Option<Arc<Prepared>>,
-    truncate: Option<Arc<Prepared>>,
+    truncate: Option<Arc<Statement>>,
 }
 
 fn prerequisite(message: impl Into<String>) -> SqlError {
@@ -61,7 +61,7 @@ pub fn prepared(db: &Database, schema: &Schema, sql: &str, types: &[u32]) -> Sql
     let [step] = translated.steps.as_slice() else {
         return Err(SqlError::internal(format!("not one statement: {sql}")));
     };
-    let statement = db.prepare(step, report_under(&translated, schema))?;
+    let statement = db.prepare(step, Report { applied: true, ..report_under(&translated, schema) })?;
     Ok(Prepared { statement, translated })
 }
 
@@ -267,10 +267,19 @@ impl Target {
     pub fn truncate(&mut self, db: &Database, schema: &Schema) -> SqlResult<Step> {
         if self.truncate.is_none() {
             let text = format!("DELETE FROM public.{}", named(&self.name));
-            self.truncate = Some(Arc::new(prepared(db, schema, &text, &[])?));
+            let all = prepared(db, schema, &text, &[])?.statement;
+            let conditions = schema.subscriptions.of_table(self.oid).map(|of| &of.conditions);
+            self.truncate = Some(match conditions.and_then(|conditions| conditions.get(&self.oid)) {
+                // Its own rows stay.
+                Some(condition) => {
+                    let text = format!("DELETE FROM main.{} WHERE {condition}", named(&self.name));
+                    db.prepare(&text, all.report.clone())?
+                }
+                None => all,
+            });
         }
         match &self.truncate {
-            Some(prepared) => prepared.step(&[]),
+            Some(statement) => Ok(Step { stmt: statement.clone(), params: Vec::new() }),
             None => Err(SqlError::internal("no statement was prepared")),
         }
     }

@@ -133,6 +133,7 @@ pub fn tables() -> impl Iterator<Item = &'static CatalogTable> {
         &pg_sequence::TABLE,
         &pg_subscription::TABLE,
         &pg_subscription::RELATIONS,
+        &pg_subscription::TABLES,
         &pg_stat_database::TABLE,
         &sites::PG_STAT_SUBSCRIPTION,
         &sites::PG_STAT_SUBSCRIPTION_STATS,

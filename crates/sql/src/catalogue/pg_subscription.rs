@@ -1,9 +1,10 @@
-//! `pg_subscription` and `pg_subscription_rel`, of this database only.
+//! `pg_subscription` and `pg_subscription_rel`, of this database only; and Holdfast's own list of the tables with the rows that are the
+//! subscription's.
 //!
 //! `subconninfo` is NULL for roles that are not superusers; PostgreSQL refuses them the column.
 
-use super::oids;
 use super::table::{CatalogContext, CatalogTable, boolean, int, text};
+use super::{filter_text, oids};
 use crate::types::{lsn_text, more};
 use holdfast_types::Value;
 use holdfast_types::array::Array;
@@ -75,6 +76,32 @@ pub const RELATIONS: CatalogTable = CatalogTable {
                 let lsn = copied.filter(|lsn| *lsn > 0).map_or(Value::Null, |lsn| text(lsn_text(lsn)));
                 let state = text(if copied.is_some() { "r" } else { "i" });
                 vec![int(oids::subscription(number)), int(table), state, lsn]
+            })
+            .collect()
+    },
+};
+
+pub const TABLES: CatalogTable = CatalogTable {
+    schema: "pg_catalog",
+    name: "holdfast_site_tables",
+    columns: &[
+        ("subname", oid::NAME),
+        ("schemaname", oid::NAME),
+        ("tablename", oid::NAME),
+        // NULL: every row is the subscription's.
+        ("rowfilter", oid::TEXT),
+    ],
+    always_empty: false,
+    rows: |context| {
+        let listed =
+            context.schema.subscriptions.list.iter().flat_map(|s| s.tables.iter().map(move |table| (s, table)));
+        let found = listed.filter_map(|(s, oid)| Some((s, context.schema.by_oid(*oid)?)));
+        found
+            .map(|(subscription, table)| {
+                let condition = subscription.conditions.get(&table.oid);
+                let condition = condition.map(|condition| filter_text::shown(condition, table, context.dialect));
+                let name = text(subscription.name.as_str());
+                vec![name, text("public"), text(table.name.as_str()), condition.map_or(Value::Null, text)]
             })
             .collect()
     },

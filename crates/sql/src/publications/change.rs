@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::names::Among;
 use crate::privilege_statement::{RelationName, RoleName};
 use crate::publication_statement::{Alteration, Content, PublicationStatement, WrittenOptions, WrittenTable};
+use crate::subscriptions::partition;
 use holdfast_types::access::check::{denied, not_owner, sequence_name, word_of};
 use holdfast_types::access::{Checker, DatabaseAccess, Privileges};
 use holdfast_types::publication::{Publication, PublicationOptions, Publications, PublishedTable};
@@ -62,6 +63,7 @@ pub fn work_out(statement: &PublicationStatement, actor: &Actor<'_>, context: &C
         PublicationStatement::Drop { names, if_exists } => work.drop(names, *if_exists)?,
         PublicationStatement::Comment(name) => work.comment(name)?,
     }
+    partition::refuse_subscribed(&work.outcome.publications, context.schema)?;
     Ok(work.outcome)
 }
 

@@ -55,7 +55,7 @@ fn is_of_sql(name: &str) -> bool {
 const SYSTEM_COLUMNS: [&str; 6] = ["cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"];
 
 /// The condition in SQLite's SQL, in parentheses. `query` is the written one as `SELECT (condition)`.
-pub(super) fn bound(query: &str, table: &Table, context: &Context<'_>) -> SqlResult<String> {
+pub(crate) fn bound(query: &str, table: &Table, context: &Context<'_>) -> SqlResult<String> {
     parse::with_room(query, || {
         let scan = Scan::new(query, Dialect::Postgres)?;
         let piece = scan.pieces().next().ok_or_else(not_one)?;

@@ -6,7 +6,7 @@
 //!
 //! Failure: PostgreSQL's errors. In a database of SQLite's dialect 0A000.
 
-use super::{connection, tables};
+use super::{connection, partition, tables};
 use crate::context::Context;
 use crate::privilege_statement::RoleName;
 use crate::publications::Actor;
@@ -15,6 +15,7 @@ use holdfast_types::access::check::not_owner;
 use holdfast_types::schema::Dialect;
 use holdfast_types::subscription::{Subscription, SubscriptionOptions, Subscriptions};
 use holdfast_types::{SqlError, SqlResult, SqlState};
+use std::collections::BTreeMap;
 
 /// A table that the publisher publishes.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub struct RemoteTable {
     pub schema: String,
     pub name: String,
     pub columns: Vec<String>,
+    /// Its conditions in the publications, in PostgreSQL's SQL; none where one of them publishes all rows.
+    pub conditions: Vec<String>,
 }
 
 /// The publisher's answer.
@@ -191,9 +194,11 @@ impl<'a> Work<'a> {
                 copy_data,
                 disable_on_error: options.disable_on_error.unwrap_or(false),
                 synchronous_commit: options.synchronous_commit.unwrap_or_default(),
+                partition: options.partition.unwrap_or(false),
             },
             skip: 0,
             tables: Vec::new(),
+            conditions: BTreeMap::new(),
         };
         if connects {
             self.refresh(&mut subscription, &Refresh { copy_data, checked: publications })?;
@@ -313,6 +318,7 @@ impl<'a> Work<'a> {
             self.notice("WARNING", "42704", message);
         }
         let before = std::mem::take(&mut subscription.tables);
+        subscription.conditions.clear();
         for remote in &published.tables {
             let here = self.context.schema.table_among(false, &remote.name).map(|t| t.oid);
             let oid = match here.filter(|oid| remote.schema == "public" && before.contains(oid)) {
@@ -326,6 +332,11 @@ impl<'a> Work<'a> {
                     oid
                 }
             };
+            if subscription.options.partition {
+                let condition = partition::condition(remote, oid, self.context)?;
+                partition::refuse_published(oid, &condition, &subscription.name, self.context.schema)?;
+                subscription.conditions.insert(oid, condition);
+            }
             let place = subscription.tables.partition_point(|t| *t < oid);
             if subscription.tables.get(place) != Some(&oid) {
                 subscription.tables.insert(place, oid);

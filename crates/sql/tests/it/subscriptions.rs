@@ -44,7 +44,7 @@ fn published(tables: &[(&str, &[&str])]) -> Published {
     let table = |(name, columns): &(&str, &[&str])| {
         let (schema, name) = name.split_once('.').unwrap_or(("public", name));
         let columns = columns.iter().map(|c| (*c).to_owned()).collect();
-        RemoteTable { schema: schema.into(), name: name.into(), columns }
+        RemoteTable { schema: schema.into(), name: name.into(), columns, conditions: Vec::new() }
     };
     Published { tables: tables.iter().map(table).collect(), unknown: Vec::new() }
 }

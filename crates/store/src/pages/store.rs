@@ -101,7 +101,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.pages.len()
     }
 

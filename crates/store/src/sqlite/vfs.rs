@@ -450,7 +450,7 @@ unsafe extern "C" fn file_control(f: *mut ffi::sqlite3_file, op: c_int, arg: *mu
         }
         FCNTL_STAGED => {
             // SAFETY: only `Conn::staged_pages` asks, with a pointer to a u64.
-            unsafe { *arg.cast::<u64>() = file.staged.len() as u64 };
+            unsafe { *arg.cast::<u64>() = file.staged.count() as u64 };
             ffi::SQLITE_OK
         }
         FCNTL_SNAPSHOT => {

@@ -7,6 +7,7 @@ mod commands;
 mod following;
 mod lasting;
 mod meanwhile;
+mod partition;
 mod postgres;
 mod promoted;
 mod random;

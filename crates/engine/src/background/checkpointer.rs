@@ -23,9 +23,11 @@ use crate::state::database::Peers;
 use crate::state::engine::EngineState;
 use crate::state::follow::Follow;
 use holdfast_store::checkpoint::{CheckpointError, Checkpointed, run};
+use holdfast_store::volume::stamp_of;
 use holdfast_trail::Span;
 use holdfast_types::Lsn;
 use holdfast_types::record::{Checkpoint, put_checkpoint};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -82,6 +84,7 @@ pub fn checkpoint(database: &Arc<DatabaseState>) -> Result<(), CheckpointError> 
     let engine = &database.engine;
     match run(&*engine.options.disk, volume.store(), |done| record(database, done)) {
         Ok(None) => {
+            record_if_behind(database);
             database.redo.settled(volume.store().durable());
             Ok(())
         }
@@ -105,6 +108,27 @@ pub fn checkpoint(database: &Arc<DatabaseState>) -> Result<(), CheckpointError> 
             Err(e)
         }
         Err(e) => Err(e),
+    }
+}
+
+/// The file has everything. The trail must say so before its batches are recycled, else the file counts as ahead of it at a start.
+fn record_if_behind(database: &Arc<DatabaseState>) {
+    let (engine, volume) = (&database.engine, database.volume());
+    let number = volume.store().durable();
+    if engine.last_checkpoint(database.id).is_some_and(|last| last.number >= number) {
+        return;
+    }
+    match stamp_of(&*engine.options.disk, Path::new(volume.store().path())) {
+        Ok(stamp) => record(
+            database,
+            &Checkpointed {
+                number,
+                pages_written: 0,
+                file_bytes: stamp.bytes,
+                file_modified_unix_ns: stamp.modified_unix_ns,
+            },
+        ),
+        Err(error) => tracing::warn!("a checkpoint record cannot be logged: {error}"),
     }
 }
 

@@ -272,7 +272,7 @@ pub fn redo(
         Record::Batch(b) => volumes.get_mut(&b.volume).map_or(Ok(()), |v| v.batch(boxcar.lsn, b)),
         Record::Fragment { volume, txn, ops, .. } => {
             if let Some(v) = volumes.get_mut(volume) {
-                v.first = v.first.or(Some(boxcar.lsn));
+                v.fragments_from = v.fragments_from.or(Some(boxcar.lsn));
                 v.redo.fragment(*txn, *ops)?;
             }
             Ok(())
@@ -385,7 +385,9 @@ struct AtStart {
     entry: Entry,
     redo: Redo,
     found_at: u64,
+    /// The first boxcar that was applied, or the first fragment that such a one may use.
     first: Option<Lsn>,
+    fragments_from: Option<Lsn>,
     began: Instant,
     bytes: u64,
     last: u64,
@@ -399,12 +401,21 @@ impl AtStart {
         let (number, epoch) = position(&volume, entry)?;
         check(&volume, entry, number, checkpoint, Some(last))?;
         let redo = Redo::begin(Arc::new(volume), &entry.shown(), number, epoch)?;
-        Ok(AtStart { entry: entry.clone(), redo, found_at: number, first: None, began: Instant::now(), bytes: 0, last })
+        Ok(AtStart {
+            entry: entry.clone(),
+            redo,
+            found_at: number,
+            first: None,
+            fragments_from: None,
+            began: Instant::now(),
+            bytes: 0,
+            last,
+        })
     }
 
     fn batch(&mut self, lsn: Lsn, batch: &Batch<'_>) -> Result<(), OpenError> {
         if let Done::Applied { bytes } = self.redo.batch(lsn, batch)? {
-            self.first = self.first.or(Some(lsn));
+            self.first = self.first.or(self.fragments_from).or(Some(lsn));
             self.bytes += bytes;
         }
         if self.redo.pending() >= BOXCARS_PER_COMMIT { self.commit() } else { Ok(()) }

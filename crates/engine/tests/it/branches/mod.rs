@@ -2,6 +2,7 @@
 
 mod ahead;
 mod bench;
+mod file_ahead;
 mod large;
 mod side_copy;
 

@@ -14,7 +14,16 @@ struct Stat {
 /// User and system time used so far by `pid`, its descendants, and those of its descendants that have ended.
 pub fn tree_time(pid: u32) -> Duration {
     let stats = stats();
-    let ticks: u64 = stats.iter().filter(|(of, _)| descends(&stats, **of, pid)).map(|(_, s)| s.ticks).sum();
+    time(stats.iter().filter(|(of, _)| descends(&stats, **of, pid)).map(|(_, s)| s.ticks).sum())
+}
+
+/// User and system time used so far by the calling thread.
+pub fn this_thread() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").ok().and_then(|line| parse(&line));
+    time(stat.map_or(0, |stat| stat.ticks))
+}
+
+fn time(ticks: u64) -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 

@@ -181,7 +181,7 @@ mod tests {
     fn the_median_of_the_last_five_runs_is_what_a_row_is_compared_with() {
         let disturbed = [run("1", 2.0, 0.5), run("2", 2.0, 0.5), run("3", 0.5, 0.5)];
         assert_eq!(changes(&line(1.5, 0.5), &disturbed)[0].before, 2.0);
-        let long_ago: Vec<Earlier> = [9.0, 9.0, 9.0, 9.0, 2.0, 2.0, 2.0, 2.0, 2.0].map(|r| run("", r, 0.5)).to_vec();
+        let long_ago: Vec<Earlier> = (0..11).map(|n| run("", if n < 6 { 9.0 } else { 2.0 }, 0.5)).collect();
         assert_eq!(changes(&line(2.0, 0.5), &long_ago)[0].before, 2.0);
     }
 

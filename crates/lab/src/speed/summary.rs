@@ -26,9 +26,11 @@ pub fn worse(change: &Change) -> String {
     format!("▼ {} worse than in earlier runs: {now}, it was {before} ({:+.0} %)", change.what, change.growth * 100.0)
 }
 
+const HEADER: [&str; 9] =
+    ["row", "clients", "Holdfast", "PostgreSQL", "ratio", "Holdfast CPU", "PostgreSQL CPU", "CPU ratio", "floor"];
+
 fn lines(lines: &[Line]) -> comfy_table::Table {
-    let mut table =
-        table(&["row", "clients", "Holdfast", "PostgreSQL", "ratio", "CPU each", "CPU each", "CPU ratio", "floor"]);
+    let mut table = table(&HEADER);
     for line in lines {
         let rate = |figures: Option<Figures>| shown(figures.map(|f| f.value), |value| line.row.show(value));
         let cpu = |figures: Option<Figures>| shown(figures.and_then(|f| f.cpu_us), text::time);

@@ -24,6 +24,7 @@ const EVENTS_MAX: usize = 256;
 
 /// See the module's description. It ends when dropped.
 pub struct Echo {
+    /// Where it listens.
     pub addr: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

@@ -15,6 +15,7 @@ pub struct Results {
     /// Its schema is [`SCHEMA`].
     #[serde(flatten)]
     pub head: Head,
+    /// How each server was set up.
     pub servers: Vec<ServerSettings>,
     /// The rows of the table.
     pub lines: Vec<Line>,
@@ -24,15 +25,18 @@ pub struct Results {
     pub findings: Vec<Finding>,
     /// What was asked for and could not be measured, with the reason.
     pub failures: Vec<String>,
+    /// What a reader must know to judge the figures.
     pub notes: Vec<String>,
 }
 
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
+    /// Which row it is.
     pub row: Row,
     /// What it is, for people.
     pub what: String,
+    /// Connections that work at the same time.
     pub clients: usize,
     /// Every measurement, in the order of time.
     pub turns: Vec<Turn>,
@@ -40,6 +44,7 @@ pub struct Line {
     pub missing: Vec<String>,
     /// The medians of each server's turns.
     pub holdfast: Option<Figures>,
+    /// As `holdfast`, of PostgreSQL.
     pub postgres: Option<Figures>,
     /// Holdfast's figure as a multiple of PostgreSQL's.
     pub ratio: Option<Spread>,
@@ -62,6 +67,7 @@ pub struct Turn {
     pub value: f64,
     /// User and system time of the server's processes for each transaction, in microseconds.
     pub cpu_us: Option<f64>,
+    /// Where the server counts them.
     pub syncs_per_transaction: Option<f64>,
     /// What the log or trail took.
     pub log_bytes_per_transaction: Option<f64>,
@@ -72,16 +78,22 @@ pub struct Turn {
 pub struct Figures {
     /// As in [`Turn`].
     pub value: f64,
+    /// As in [`Turn`].
     pub cpu_us: Option<f64>,
+    /// As in [`Turn`].
     pub syncs_per_transaction: Option<f64>,
+    /// As in [`Turn`].
     pub log_bytes_per_transaction: Option<f64>,
 }
 
 /// The ratios of the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
+    /// The one that counts.
     pub median: f64,
+    /// Of all rounds.
     pub lowest: f64,
+    /// Of all rounds.
     pub highest: f64,
 }
 
@@ -90,9 +102,11 @@ pub struct Spread {
 pub struct Floor {
     /// In the row's unit: the best that can be reached.
     pub value: f64,
-    /// Transactions a second at a server that does nothing, and its processor time for each.
+    /// Transactions a second at a server that does nothing.
     pub echo_rate: Option<f64>,
+    /// Its processor time for each, in microseconds.
     pub echo_cpu_us: Option<f64>,
+    /// Nothing where a row makes nothing durable.
     pub sync: Option<SyncFloor>,
 }
 
@@ -101,6 +115,7 @@ pub struct Floor {
 pub struct SyncFloor {
     /// Of each write.
     pub bytes: u64,
+    /// How many such writes the disk takes.
     pub syncs_a_second: f64,
     /// Transactions a second, one of each client in each write.
     pub rate: f64,
@@ -111,17 +126,22 @@ pub struct SyncFloor {
 pub struct Earlier {
     /// UTC, `YYYY-MM-DD HH:MM`.
     pub started_at: String,
+    /// Holdfast's.
     pub product_version: String,
+    /// The rows that it measured.
     pub lines: Vec<EarlierLine>,
 }
 
 /// A row of an earlier run, also one that this version does not have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlierLine {
+    /// Its name on the command line.
     pub row: String,
     /// Holdfast's figure.
     pub value: Option<f64>,
+    /// The median of the rounds.
     pub ratio: Option<f64>,
+    /// The median of the rounds.
     pub cpu_ratio: Option<f64>,
 }
 
@@ -130,7 +150,9 @@ pub struct EarlierLine {
 pub struct Change {
     /// `ratio`, `CPU ratio`, `rate` or `pause`.
     pub what: String,
+    /// The median of the earlier runs.
     pub before: f64,
+    /// Of this run.
     pub now: f64,
     /// 0.1 is 10 % more.
     pub growth: f64,

@@ -192,6 +192,7 @@ impl Row {
 /// Sizes the goals are defined with, or small ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sizes {
+    /// Rows in the log before the first row of the table.
     pub log_rows: u64,
     /// The larger scale of TPC-B.
     pub scale: u32,
@@ -204,6 +205,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// Those that the options ask for.
     pub fn of(study: &Study) -> Sizes {
         let small = study.quick;
         Sizes {

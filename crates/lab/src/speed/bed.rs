@@ -2,7 +2,7 @@
 //!
 //! Failure: a server that cannot be started, and a turn that fails, are reasons that the rows show; the rest continues.
 
-use super::results::{Line, Results, Turn};
+use super::results::{Floor, Line, Results, Turn};
 use super::row::{Row, Sizes, Unit};
 use super::{arithmetic, floor, pause};
 use crate::interactive::{Stand, kinds};
@@ -67,20 +67,22 @@ impl<'a> Bed<'a> {
         self.progress.part(&format!("{}, {}", line.what, crate::text::clients(line.clients)));
         self.each(0, &mut line, |stand, _| self.prepare(row, stand))?;
         if line.missing.len() == self.missing.len() {
+            let mut floors = Vec::new();
             for round in 0..self.sizes.rounds {
                 self.each(round, &mut line, |stand, line| self.turn(row, round, stand, line))?;
+                arithmetic::conclude(&mut line);
+                self.floor(row, &mut line, &mut floors)?;
             }
+            line.floor = floor::medians(&floors);
         }
-        arithmetic::conclude(&mut line);
-        self.floor(row, &mut line)?;
         Ok(line)
     }
 
     /// What no server can do better; a failure becomes the row's reason.
-    fn floor(&self, row: Row, line: &mut Line) -> anyhow::Result<()> {
+    fn floor(&self, row: Row, line: &mut Line, floors: &mut Vec<Floor>) -> anyhow::Result<()> {
         interrupt::check()?;
         match floor::measure(row, line, self.sizes, whole_seconds(self.study.seconds), self.scratch) {
-            Ok(floor) => line.floor = floor,
+            Ok(floor) => floors.extend(floor),
             Err(e) => line.missing.push(format!("the physical floor: {:#}", interrupt::unless(e)?)),
         }
         self.progress.advance(whole_seconds(self.study.seconds) as f64);
@@ -161,7 +163,7 @@ pub fn seconds_planned(study: &Study, sizes: &Sizes) -> f64 {
     let (servers, seconds) = (kinds(study).len() as u64, whole_seconds(study.seconds));
     let of = |row: Row| {
         let before = if row == Row::FiveMessagesLoaded { sizes.load_seconds } else { 0 };
-        servers * (before + seconds * sizes.rounds as u64) + seconds
+        servers * before + (servers + 1) * seconds * sizes.rounds as u64
     };
     Row::ALL.into_iter().filter(|row| study.wants_row(*row)).map(of).sum::<u64>() as f64
 }

@@ -7,8 +7,12 @@
 //!
 //! The lower of the two rates is the floor. A large commit's floor is the time of one write and sync of its bytes.
 //!
+//! The disk and the machine change during a run as they do for the servers: the floor is measured in every round, and the
+//! medians count.
+//!
 //! Failure: an echo or a disk that cannot be measured is a reason that the row shows.
 
+use super::arithmetic::median;
 use super::echo::Echo;
 use super::results::{Floor, Line, SyncFloor};
 use super::row::{Row, Sizes, Unit};
@@ -18,10 +22,24 @@ use holdfast_seams::SyncMethod;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long syncs are measured.
-const SYNC_SPAN: Duration = Duration::from_millis(1500);
+/// How long syncs are measured in a round.
+const SYNC_SPAN: Duration = Duration::from_millis(1000);
 
-/// What a transaction of a row makes durable is not known before it was measured: its line has it.
+/// The medians of the rounds' floors; nothing without any.
+pub fn medians(floors: &[Floor]) -> Option<Floor> {
+    let of = |value: fn(&Floor) -> Option<f64>| median(floors.iter().filter_map(value).collect());
+    let sync =
+        |value: fn(&SyncFloor) -> f64| median(floors.iter().filter_map(|f| f.sync.as_ref()).map(value).collect());
+    let sync = sync(|s| s.bytes as f64).zip(sync(|s| s.syncs_a_second)).zip(sync(|s| s.rate));
+    Some(Floor {
+        value: of(|floor| Some(floor.value))?,
+        echo_rate: of(|floor| floor.echo_rate),
+        echo_cpu_us: of(|floor| floor.echo_cpu_us),
+        sync: sync.map(|((bytes, syncs_a_second), rate)| SyncFloor { bytes: bytes as u64, syncs_a_second, rate }),
+    })
+}
+
+/// One round's floor. What a transaction of a row makes durable is not known before it was measured: its line has it.
 pub fn measure(row: Row, line: &Line, sizes: &Sizes, seconds: u64, dir: &Path) -> anyhow::Result<Option<Floor>> {
     match row.unit() {
         Unit::Seconds => large_commit(sizes, dir).map(Some),
@@ -70,6 +88,17 @@ mod tests {
     #[test]
     fn bytes_are_whole_blocks() {
         assert_eq!([0.0, 1.0, 4096.0, 4096.5].map(in_blocks), [4096, 4096, 4096, 8192]);
+    }
+
+    #[test]
+    fn the_medians_of_the_rounds_count() {
+        let floor = |value: f64| {
+            let sync = Some(SyncFloor { bytes: 4096, syncs_a_second: value / 40.0, rate: value });
+            Floor { value, echo_rate: Some(value * 2.0), echo_cpu_us: None, sync }
+        };
+        let found = medians(&[floor(800.0), floor(8000.0), floor(400.0)]);
+        assert_eq!(found, Some(floor(800.0)));
+        assert_eq!(medians(&[]), None);
     }
 
     #[test]

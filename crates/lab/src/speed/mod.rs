@@ -142,7 +142,7 @@ fn notes(study: &Study) -> Vec<String> {
         "The log grows with each row; a faster server has the longer log. Group by comes first, when both have the same rows.",
         "The floor of a rate is the lower of two: pgbench with the same script at a server that answers without doing \
          anything, and one write and sync after the other, each of the bytes that Holdfast's trail takes for a transaction \
-         of every client. A row can be nearer to it than 1 only by chance.",
+         of every client. A share above 1 is noise: the machine or its disk changed between the two measurements.",
         "A pause is a time in which none of the forty other clients has an answer, from the beginning of the large \
          transaction until two seconds after its commit.",
         "A row is flagged where it is worse by more than 5 % than the median of the last five earlier runs in the same \

@@ -49,6 +49,7 @@ mod sample;
 mod scale;
 mod schedule;
 mod server;
+mod speed;
 mod standby;
 mod stock;
 mod study;
@@ -67,6 +68,7 @@ pub use commit::DiskChoice;
 pub use configuration::Configuration;
 pub use interactive::Case;
 pub use own::{OwnPoint, OwnResults, OwnWorkload, run_own};
+pub use speed::Row as SpeedRow;
 pub use standby::Part as StandbyPart;
 pub use study::{Peer, Study, StudyName};
 
@@ -77,5 +79,6 @@ pub fn run(study: &Study) -> anyhow::Result<()> {
         StudyName::Interactive => interactive::run(study),
         StudyName::Commit => commit::run(study),
         StudyName::Standby => standby::run(study),
+        StudyName::Speed => speed::run(study),
     }
 }

@@ -23,6 +23,10 @@ impl StudyName {
                 "The study of B. Gettys, \u{201c}Oracle Rdb Hot Standby Performance Test Results\u{201d} (Oracle, 1999), \
                  repeated on this machine."
             }
+            StudyName::Speed => {
+                "The card authorization of R. Carr (Carr Scott Software), TPC-B and single statements, driven by \
+                 pgbench. The goals are the product\u{2019}s own."
+            }
         }
     }
 }

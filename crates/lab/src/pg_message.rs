@@ -25,7 +25,7 @@ pub struct Answer<'a> {
 }
 
 /// Appends a message of `kind` whose body `fill` writes.
-fn message(out: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+pub fn message(out: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
     out.push(kind);
     with_length(out, fill);
 }

@@ -77,7 +77,7 @@ impl Case {
     fn measure(&self, peer: &Peer, seconds: u64, dir: &Path, result: &mut PgbenchResult) -> anyhow::Result<()> {
         let script = Script::Text((self.script)());
         let (mode, clients) = (self.mode, self.clients);
-        Run { peer, mode, clients, seconds, script, dir }.measure(result).map(|_| ())
+        Run { addr: peer.addr, mode, clients, seconds, script, dir }.measure(peer, result).map(|_| ())
     }
 }
 
@@ -107,11 +107,13 @@ fn steps(quoted: bool) -> [String; 3] {
     ]
 }
 
-fn one_message() -> String {
+/// The authorization as a script of one simple message.
+pub fn one_message() -> String {
     format!("{}{};\n", draw(), steps(true).join(" \\; "))
 }
 
-fn pipeline() -> String {
+/// The authorization as a script of one pipeline, prepared.
+pub fn pipeline() -> String {
     format!("{}\\startpipeline\n{};\n\\endpipeline\n", draw(), steps(false).join(";\n"))
 }
 
@@ -131,11 +133,13 @@ fn five_statements() -> [String; 5] {
     ["begin".into(), select, update, insert, "commit".into()]
 }
 
-fn insert() -> String {
+/// The durable insert as a script.
+pub fn insert() -> String {
     "\\set amount random(1, 100000)\ninsert into receipt (amount, note) values (:amount, 'paid, thank you');\n".into()
 }
 
-fn select() -> String {
+/// The row by key as a script.
+pub fn select() -> String {
     format!("\\set id random(1, {TERMINALS})\nselect approved_count from terminal where id = :id;\n")
 }
 

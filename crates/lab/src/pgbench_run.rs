@@ -10,6 +10,7 @@ use crate::pg_client::{DATABASE, USER};
 use crate::results::PgbenchResult;
 use crate::server::Peer;
 use anyhow::Context;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -42,7 +43,7 @@ pub enum Script {
 
 /// A run to be made.
 pub struct Run<'a> {
-    pub peer: &'a Peer,
+    pub addr: SocketAddr,
     /// pgbench's -M.
     pub mode: &'static str,
     pub clients: usize,
@@ -69,11 +70,11 @@ pub struct Printed {
 }
 
 impl Run<'_> {
-    /// Runs it to its end with the server's counters read before and after, and puts the figures into `result`.
-    pub fn measure(&self, result: &mut PgbenchResult) -> anyhow::Result<Printed> {
-        let before = self.peer.usage()?;
+    /// Runs it at `peer`, whose address it has, to its end with the server's counters read before and after, and puts the figures into `result`.
+    pub fn measure(&self, peer: &Peer, result: &mut PgbenchResult) -> anyhow::Result<Printed> {
+        let before = peer.usage()?;
         let printed = self.start()?.finish()?;
-        let (syncs, cpu_us) = self.peer.usage()?.since(&before, printed.transactions);
+        let (syncs, cpu_us) = peer.usage()?.since(&before, printed.transactions);
         result.tps = printed.tps;
         result.latency_mean_ms = printed.latency_mean_ms;
         result.failed = printed.failed;
@@ -85,7 +86,7 @@ impl Run<'_> {
     /// Starts it.
     pub fn start(&self) -> anyhow::Result<Running> {
         let threads = THREADS.min(self.clients).to_string();
-        let mut command = command(self.peer)?;
+        let mut command = command(self.addr)?;
         command.args(["-n", "-M", self.mode, "-c", &self.clients.to_string(), "-j", &threads]);
         command.args(["-T", &self.seconds.to_string(), "-D", "seq=0"]);
         match &self.script {
@@ -102,15 +103,15 @@ impl Run<'_> {
 
 /// Makes and fills pgbench's tables.
 pub fn fill(peer: &Peer, scale: u32) -> anyhow::Result<()> {
-    let mut command = command(peer)?;
+    let mut command = command(peer.addr)?;
     // Drop, tables, rows, primary keys; statistics are the server's own matter.
     command.args(["-i", "-q", "-I", "dtgp", "-s", &scale.to_string()]);
     Running::spawn(command, FILL_MAX)?.output().map(|_| ())
 }
 
-fn command(peer: &Peer) -> anyhow::Result<Command> {
+fn command(addr: SocketAddr) -> anyhow::Result<Command> {
     let mut command = Command::new(find()?);
-    command.args(["-h", "127.0.0.1", "-p", &peer.addr.port().to_string(), "-U", USER]).env("PGDATABASE", DATABASE);
+    command.args(["-h", "127.0.0.1", "-p", &addr.port().to_string(), "-U", USER]).env("PGDATABASE", DATABASE);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok(command)
 }

@@ -7,14 +7,25 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stat {
     parent: u32,
-    /// utime + stime of the process and of its children that have ended, in clock ticks.
+    /// utime + stime of the process, in clock ticks.
+    own_ticks: u64,
+    /// And with those of its children that have ended.
     ticks: u64,
 }
 
 /// User and system time used so far by `pid`, its descendants, and those of its descendants that have ended.
 pub fn tree_time(pid: u32) -> Duration {
     let stats = stats();
-    let ticks: u64 = stats.iter().filter(|(of, _)| descends(&stats, **of, pid)).map(|(_, s)| s.ticks).sum();
+    time(stats.iter().filter(|(of, _)| descends(&stats, **of, pid)).map(|(_, s)| s.ticks).sum())
+}
+
+/// User and system time used so far by the calling thread, without the children of its process.
+pub fn this_thread() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").ok().and_then(|line| parse(&line));
+    time(stat.map_or(0, |stat| stat.own_ticks))
+}
+
+fn time(ticks: u64) -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
@@ -48,7 +59,8 @@ fn parse(line: &str) -> Option<Stat> {
     let fields: Vec<&str> = rest.split(' ').collect();
     // Numbered as in proc(5), where the state after the command is field 3.
     let field = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
-    Some(Stat { parent: field(4)? as u32, ticks: field(14)? + field(15)? + field(16)? + field(17)? })
+    let own_ticks = field(14)? + field(15)?;
+    Some(Stat { parent: field(4)? as u32, own_ticks, ticks: own_ticks + field(16)? + field(17)? })
 }
 
 #[cfg(test)]
@@ -58,7 +70,7 @@ mod tests {
     #[test]
     fn a_stat_line_is_read_past_any_command() {
         let line = "77 (a) b) (c) S 12 1 1 0 -1 4194304 1 2 3 4 100 20 3 4 20 0 1 0 5 6 7";
-        assert_eq!(parse(line), Some(Stat { parent: 12, ticks: 127 }));
+        assert_eq!(parse(line), Some(Stat { parent: 12, own_ticks: 120, ticks: 127 }));
         assert_eq!(parse("garbage"), None);
     }
 

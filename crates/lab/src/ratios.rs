@@ -106,17 +106,26 @@ fn cpu_goal(row: &PgbenchResult) -> Goal {
 }
 
 /// Limit of a ratio.
-#[derive(Clone, Copy)]
-enum Goal {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
     AtLeast(f64),
     AtMost(f64),
 }
 
 impl Goal {
-    fn words(self) -> String {
+    /// As reports write it.
+    pub fn words(self) -> String {
         match self {
             Goal::AtLeast(limit) => format!("at least {limit}"),
             Goal::AtMost(limit) => format!("at most {limit}"),
+        }
+    }
+
+    /// The value is within the limit.
+    pub fn met(self, value: f64) -> bool {
+        match self {
+            Goal::AtLeast(limit) => value >= limit,
+            Goal::AtMost(limit) => value <= limit,
         }
     }
 }
@@ -124,11 +133,7 @@ impl Goal {
 impl Ratio {
     /// With a goal of the product.
     fn judged(self, goal: Goal) -> Ratio {
-        let met = self.value.map(|value| match goal {
-            Goal::AtLeast(limit) => value >= limit,
-            Goal::AtMost(limit) => value <= limit,
-        });
-        let verdict = met.map_or(Verdict::NotMeasured, Verdict::of);
+        let verdict = self.value.map(|value| goal.met(value)).map_or(Verdict::NotMeasured, Verdict::of);
         Ratio { expected: Some(goal.words()), verdict: Some(verdict), ..self }
     }
 }

@@ -57,6 +57,13 @@ impl Kind {
         }
     }
 
+    fn log_bytes_sql(self) -> &'static str {
+        match self {
+            Kind::Holdfast => "select value from holdfast_stat_trail where name = 'bytes'",
+            Kind::Postgres => "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')",
+        }
+    }
+
     /// PostgreSQL's processes report their counters at most once a second.
     fn counters_late(self) -> Duration {
         match self {
@@ -81,6 +88,11 @@ impl Peer {
         std::thread::sleep(self.kind.counters_late());
         let syncs = Client::connect(self.addr)?.number(self.kind.syncs_sql()).ok();
         Ok(Usage { cpu, syncs })
+    }
+
+    /// Bytes that the log or trail has taken so far.
+    pub fn log_bytes(&self) -> anyhow::Result<f64> {
+        Client::connect(self.addr)?.number(self.kind.log_bytes_sql())
     }
 
     /// Makes the study's tables and fills them with the same rows as everywhere.

@@ -3,6 +3,7 @@
 use crate::commit::DiskChoice;
 use crate::configuration::Configuration;
 use crate::interactive::Case;
+use crate::speed::Row;
 use crate::standby::Part;
 use std::path::PathBuf;
 
@@ -17,6 +18,8 @@ pub enum StudyName {
     Commit,
     /// A master with a standby.
     Standby,
+    /// The table of speed against PostgreSQL.
+    Speed,
 }
 
 /// A server to compare with.
@@ -53,6 +56,10 @@ pub struct Study {
     pub only_cases: Vec<Case>,
     /// Parts of the standby study to measure; empty is all.
     pub only_parts: Vec<Part>,
+    /// Rows of the speed study to measure; empty is all.
+    pub only_rows: Vec<Row>,
+    /// Seconds of load before the speed study's rows that follow a load; nothing leaves it to the study.
+    pub load_seconds: Option<f64>,
     /// The larger scale of TPC-B; nothing leaves it to the study.
     pub scale: Option<u32>,
     /// The disks of the commit study.
@@ -108,6 +115,12 @@ impl Study {
             Self::LOG_ROWS_MAX
         );
         anyhow::ensure!(
+            self.load_seconds.is_none_or(|seconds| Self::SECONDS.contains(&seconds)),
+            "--load-seconds must be between {} and {}",
+            Self::SECONDS.start(),
+            Self::SECONDS.end()
+        );
+        anyhow::ensure!(
             self.scale.is_none_or(|scale| Self::SCALES.contains(&scale)),
             "--scale must be between {} and {}",
             Self::SCALES.start(),
@@ -134,6 +147,11 @@ impl Study {
     /// The part is to be measured.
     pub fn wants_part(&self, part: Part) -> bool {
         self.only_parts.is_empty() || self.only_parts.contains(&part)
+    }
+
+    /// The row is to be measured.
+    pub fn wants_row(&self, row: Row) -> bool {
+        self.only_rows.is_empty() || self.only_rows.contains(&row)
     }
 
     /// The configuration is to be measured.

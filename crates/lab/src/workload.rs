@@ -78,6 +78,10 @@ pub fn insert_sql(values: [&str; 5]) -> String {
     format!("insert into txn_log (card, term_no, auth_code, at, body) values ({})", values.join(", "))
 }
 
+/// A report that reads the whole log.
+pub const REPORT_SQL: &str =
+    "select term_no, count(*), sum(at), max(auth_code) from txn_log group by term_no order by 2 desc, 1 limit 10";
+
 /// Loads a terminal; parameters in column order.
 pub const LOAD_TERMINAL_SQLITE: &str = "insert into terminal values (?1, ?2, ?3, ?4, ?5, ?6)";
 /// Loads a log record; parameters in column order.

@@ -15,6 +15,8 @@ fn study(dir: &Path) -> Study {
         only: vec![Configuration::Unaudited, Configuration::Audited, Configuration::SqliteOff],
         only_cases: vec![],
         only_parts: vec![],
+        only_rows: vec![],
+        load_seconds: None,
         scale: None,
         disks: DiskChoice::Both,
         full: false,

@@ -229,3 +229,39 @@ fn a_missing_server_program_is_reported_with_the_command_that_builds_it() {
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.contains("/nonexistent/holdfast does not exist") && message.contains("cargo build"), "{message}");
 }
+
+#[test]
+fn a_quick_run_of_speed_leaves_a_report_and_its_history() {
+    if Command::new("pgbench").arg("--version").output().is_err() {
+        return holdfast_seams::testing::skipped("the study of speed: pgbench is not installed");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let run = || {
+        let output = lab(dir.path(), &["speed", "--quick", "--seconds", "1", "--only", "pause,insert-1,row-by-key"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json = std::fs::read_to_string(dir.path().join("report/results.json")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()
+    };
+    let first = run();
+    assert_eq!(first["schema"], "holdfast-lab-speed/1");
+    assert_eq!(first["history"].as_array().unwrap().len(), 0);
+    let lines = first["lines"].as_array().unwrap();
+    let rows: Vec<_> = lines.iter().map(|line| line["row"].as_str().unwrap()).collect();
+    assert_eq!(rows, ["insert-1", "row-by-key", "pause"], "the table's order");
+    for line in lines {
+        assert!(line["holdfast"]["value"].as_f64().unwrap() > 0.0, "{line}");
+        assert!(line["floor"]["value"].as_f64().unwrap() > 0.0, "{line}");
+        assert!(line["ratio"].is_null() && line["missing"].as_array().unwrap().is_empty(), "{line}");
+    }
+    // Of an insert a sync of its bytes is the floor, of a read the messages are.
+    assert!(lines[0]["floor"]["sync"]["bytes"].as_u64().unwrap() >= 4096, "{}", lines[0]);
+    assert!(lines[1]["floor"]["sync"].is_null(), "{}", lines[1]);
+    let second = run();
+    let earlier = second["history"].as_array().unwrap();
+    assert!(earlier.len() == 1 && earlier[0]["lines"][0]["value"] == lines[0]["holdfast"]["value"], "{second}");
+    assert_eq!(second["lines"][0]["changes"][0]["before"], lines[0]["holdfast"]["value"]);
+    let html = std::fs::read_to_string(dir.path().join("report/report.html")).unwrap();
+    assert!(html.contains("</html>") && html.contains("<svg") && html.contains("Earlier runs"));
+    check_head(&second, &html);
+    assert_eq!(std::fs::read_dir(dir.path().join("data")).unwrap().count(), 0);
+}

@@ -25,7 +25,7 @@ mod results;
 #[cfg(test)]
 mod sample;
 mod summary;
-mod sync_rate;
+pub mod sync_rate;
 
 pub use plan::DiskChoice;
 

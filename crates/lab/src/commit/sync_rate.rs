@@ -10,29 +10,31 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What the trail's smallest boxcar takes.
-const BLOCK_BYTES: usize = 4096;
-/// Blocks of the file, overwritten one after the other, as the trail's segments are.
-const BLOCKS: usize = 256;
+pub const BLOCK_BYTES: usize = 4096;
+/// Bytes of the file, whose blocks are overwritten one after the other, as the trail's segments are.
+const FILE_BYTES: usize = 1 << 20;
 
 /// Durable writes a second by each method, each measured for `span`.
 pub fn measure(dir: &Path, span: Duration) -> Vec<(SyncMethod, io::Result<f64>)> {
     let path = dir.join("sync-rate");
-    let rates = METHODS.into_iter().map(|method| (method, rate(&path, method, span))).collect();
+    let rates = METHODS.into_iter().map(|method| (method, rate(&path, method, BLOCK_BYTES, span))).collect();
     // Missing when none could be written.
     let _ = std::fs::remove_file(&path);
     rates
 }
 
-fn rate(path: &Path, method: SyncMethod, span: Duration) -> io::Result<f64> {
+/// Durable writes of `bytes` each, a multiple of [`BLOCK_BYTES`], a second; at least one is made. The file stays.
+pub fn rate(path: &Path, method: SyncMethod, bytes: usize, span: Duration) -> io::Result<f64> {
     let disk = RealDisk::new();
     let made = disk.open(path, &OpenHow { create: Create::IfMissing, write: true, ..OpenHow::default() })?;
-    made.write_at(&[IoSlice::new(AlignedBuf::zeroed(BLOCKS * BLOCK_BYTES).as_slice())], 0)?;
+    let blocks = (FILE_BYTES / bytes).max(1);
+    made.write_at(&[IoSlice::new(AlignedBuf::zeroed(blocks * bytes).as_slice())], 0)?;
     made.sync_all()?;
     let file = disk.open(path, &method.open_how())?;
-    let block = AlignedBuf::zeroed(BLOCK_BYTES);
+    let block = AlignedBuf::zeroed(bytes);
     let (start, mut count) = (Instant::now(), 0);
     while count == 0 || start.elapsed() < span {
-        file.write_at(&[IoSlice::new(block.as_slice())], ((count % BLOCKS) * BLOCK_BYTES) as u64)?;
+        file.write_at(&[IoSlice::new(block.as_slice())], ((count % blocks) * bytes) as u64)?;
         method.sync(&*file)?;
         count += 1;
     }

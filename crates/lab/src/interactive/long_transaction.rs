@@ -72,7 +72,7 @@ fn at(bed: &Bed<'_>, stand: &Stand) -> anyhow::Result<LongTransaction> {
 fn foreign_writes(stand: &Stand) -> anyhow::Result<Running> {
     let before = Written::read(stand)?.updates;
     let mut running = Run {
-        peer: &stand.peer,
+        addr: stand.peer.addr,
         mode: "prepared",
         clients: FOREIGN_CLIENTS,
         seconds: SECONDS_MAX,

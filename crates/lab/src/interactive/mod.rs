@@ -28,6 +28,7 @@ mod sample;
 mod sleeper;
 mod summary;
 
+pub use bed::{Stand, kinds};
 pub use case::Case;
 
 use crate::pgbench_run::whole_seconds;

@@ -148,7 +148,7 @@ fn run(
     let mut result = PgbenchResult::empty(stand.name(), name, clients);
     let seconds = whole_seconds(bed.study.seconds);
     let (peer, dir) = (&stand.peer, stand.dir.path());
-    let printed = Run { peer, mode: "prepared", clients, seconds, script, dir }.measure(&mut result);
+    let printed = Run { addr: peer.addr, mode: "prepared", clients, seconds, script, dir }.measure(peer, &mut result);
     bed.progress.advance(seconds as f64);
     if let Err(e) = &printed {
         result.skipped = Some(format!("{e:#}"));

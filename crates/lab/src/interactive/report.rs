@@ -42,7 +42,8 @@ fn class(server: &str) -> &'static str {
     if server == "holdfast" { "audited" } else { "postgres" }
 }
 
-fn bar(server: &str, value: f64) -> Bar {
+/// A bar in the colour of a server.
+pub fn bar(server: &str, value: f64) -> Bar {
     Bar { class: class(server), name: server_name(server), value }
 }
 

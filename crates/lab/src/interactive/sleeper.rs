@@ -61,7 +61,7 @@ fn others(bed: &Bed<'_>, stand: &Stand, clients: usize) -> anyhow::Result<f64> {
     let seconds = bed.sizes.sleep_seconds;
     let script = Script::Text(pgbench::five_messages());
     let (peer, dir) = (&stand.peer, stand.dir.path());
-    let printed = Run { peer, mode: "prepared", clients, seconds, script, dir }.start()?.finish()?;
+    let printed = Run { addr: peer.addr, mode: "prepared", clients, seconds, script, dir }.start()?.finish()?;
     bed.progress.advance(seconds as f64);
     anyhow::ensure!(printed.failed == 0, "{} transactions failed", printed.failed);
     Ok(printed.tps)

@@ -9,11 +9,8 @@ use super::timeline::{Clock, Watched, watch};
 use crate::interrupt;
 use crate::pg_client::Client;
 use crate::schedule::Load;
+use crate::workload::REPORT_SQL;
 use std::time::Instant;
-
-/// Reads the whole log.
-const SQL: &str =
-    "select term_no, count(*), sum(at), max(auth_code) from txn_log group by term_no order by 2 desc, 1 limit 10";
 
 /// Measures one pair.
 pub fn measure(bed: &Bed<'_>, pair: &mut Pair, results: &mut Results) -> anyhow::Result<()> {
@@ -61,6 +58,6 @@ fn load(
 
 fn query_ms(client: &mut Client) -> anyhow::Result<f64> {
     let start = Instant::now();
-    client.run(SQL)?;
+    client.run(REPORT_SQL)?;
     Ok(start.elapsed().as_secs_f64() * 1e3)
 }

@@ -3,7 +3,7 @@
 use crate::own::Workload;
 use anyhow::Context;
 use clap::ValueEnum;
-use holdfast_lab::{Case, Configuration, DiskChoice, Peer, StandbyPart, Study, StudyName};
+use holdfast_lab::{Case, Configuration, DiskChoice, Peer, SpeedRow, StandbyPart, Study, StudyName};
 use std::path::PathBuf;
 
 /// Measure this machine: run one of the studies and write a report
@@ -23,6 +23,8 @@ Examples:
   holdfast lab standby --peer postgres
   holdfast lab standby --only levels,distance --clients 40 --seconds 5
   holdfast lab standby --only governor --seconds 300
+  holdfast lab speed --peer postgres
+  holdfast lab speed --peer postgres --only one-message,insert-80 --seconds 10 --out speed-report
 
 DIR/report.html shows the charts, DIR/results.json holds every figure. Databases and servers are private to the run
 and are removed at its end, also after Ctrl-C.")]
@@ -52,9 +54,13 @@ pub struct Arguments {
     disk_sync_ms: u64,
     /// Measure these only: configurations of authorization, cases of interactive (authorization, tpcb, think-time,
     /// sleeper, memory, long-transaction), parts of standby (levels, distance, own-cores, catch-up, large, report,
-    /// three-masters, governor)
+    /// three-masters, governor), rows of speed (one-message, pipeline, five-messages, five-messages-loaded, tpcb-1,
+    /// tpcb-40, insert-1, insert-80, row-by-key, group-by, pause)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     only: Vec<String>,
+    /// speed: seconds of load on both servers before five-messages-loaded [default: 180]
+    #[arg(long, value_name = "N")]
+    load_seconds: Option<f64>,
     /// interactive: the larger scale of TPC-B [default: 40]
     #[arg(long, value_name = "N")]
     scale: Option<u32>,
@@ -65,7 +71,7 @@ pub struct Arguments {
     /// commit: every delay with every combination of write cache and barrier; an hour with a peer
     #[arg(long)]
     full: bool,
-    /// interactive, commit, standby: small sizes, to see that it runs; its figures mean little
+    /// interactive, commit, standby, speed: small sizes, to see that it runs; its figures mean little
     #[arg(long)]
     quick: bool,
     /// Directory for report.html and results.json
@@ -99,6 +105,8 @@ enum StudyArg {
     /// A hot standby: what each level costs, here and at a distance, catch-up, a large transaction, a load past its
     /// capacity, reports on it, three masters to one node.
     Standby,
+    /// Rates and processor time against PostgreSQL, row by row, with the goals and how earlier runs differ.
+    Speed,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -126,7 +134,7 @@ fn named<T: Copy>(names: &[String], all: &[T], name_of: fn(T) -> &'static str) -
 
 /// The study that the options describe; an error is wrong usage.
 pub fn study(args: Arguments) -> anyhow::Result<Study> {
-    let (mut only, mut only_cases, mut only_parts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut only, mut only_cases, mut only_parts, mut only_rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let name = match args.study.context("no study is named")? {
         StudyArg::Authorization => {
             only = named(&args.only, &Configuration::ALL, Configuration::name)?;
@@ -140,6 +148,10 @@ pub fn study(args: Arguments) -> anyhow::Result<Study> {
             only_parts = named(&args.only, &StandbyPart::ALL, StandbyPart::name)?;
             StudyName::Standby
         }
+        StudyArg::Speed => {
+            only_rows = named(&args.only, &SpeedRow::ALL, SpeedRow::name)?;
+            StudyName::Speed
+        }
         StudyArg::Commit => {
             anyhow::ensure!(args.only.is_empty(), "--only: the study commit has no parts to choose from; see --disk");
             StudyName::Commit
@@ -148,7 +160,7 @@ pub fn study(args: Arguments) -> anyhow::Result<Study> {
     Ok(Study {
         name,
         seconds: args.seconds.unwrap_or(match name {
-            StudyName::Authorization | StudyName::Interactive => 5.0,
+            StudyName::Authorization | StudyName::Interactive | StudyName::Speed => 5.0,
             StudyName::Commit => 2.0,
             StudyName::Standby => 3.0,
         }),
@@ -159,6 +171,8 @@ pub fn study(args: Arguments) -> anyhow::Result<Study> {
         only,
         only_cases,
         only_parts,
+        only_rows,
+        load_seconds: args.load_seconds,
         scale: args.scale,
         disks: match args.disk {
             DiskArg::Paper => DiskChoice::Paper,

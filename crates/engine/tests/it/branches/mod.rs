@@ -5,6 +5,7 @@ mod bench;
 mod large;
 mod side_copy;
 
+use crate::support::report_of;
 use bench::*;
 use holdfast_engine::{Collect, Engine, LockStrength, LockWait, Options, Report, RowLock, Step, Submission};
 use holdfast_seams::testing::Patience;
@@ -90,7 +91,7 @@ fn a_message_given_up_hides_no_earlier_change() {
     at_once(&o.db, "update t set v = 11 where id = 1").unwrap();
     // It changes the same row, meets the holder's lock, leaves no trace on MAIN, and gives up waiting on its branch.
     let steps = ["update t set v = 12 where id = 1", "update t set v = 22 where id = 2"];
-    let step = |sql| Step { stmt: o.db.prepare(sql, Report::default()).unwrap(), params: vec![] };
+    let step = |sql| Step { stmt: o.db.prepare(sql, report_of(sql)).unwrap(), params: vec![] };
     let mut batch = Submission::new(steps.map(step).into(), Box::new(Collect::new()));
     batch.lock_timeout = Duration::from_millis(20);
     let refused = o.db.submit(batch).unwrap().wait().unwrap().result;

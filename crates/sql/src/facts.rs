@@ -5,8 +5,13 @@
 //!
 //! Failure: a text with a token that SQLite refuses has no facts; SQLite reports the error when it prepares it.
 
-use crate::lex::{Lexeme, Tokens};
+mod schema_change;
+
+use crate::lex::{Lexeme, Tokens, first_end};
 use holdfast_types::StatementFacts;
+use holdfast_types::definition::redefinition::{Redefinition, SEPARATOR};
+use schema_change::schema_change;
+use std::sync::Arc;
 
 /// The words that a statement may begin with.
 const VERBS: [&str; 14] = [
@@ -20,8 +25,15 @@ const LOOKS_ELSEWHERE: [&str; 7] = ["select", "from", "conflict", "in", "or", "e
 
 /// The facts of one statement.
 pub fn facts(sql: &str) -> StatementFacts {
-    let Some(tokens) = Tokens::new(sql) else { return StatementFacts::default() };
-    StatementFacts { verb: verb(&tokens), names_its_rows: names_its_rows(&tokens) }
+    // The parts of a redefinition behind the first are about indexes of its table.
+    let head = sql.split(SEPARATOR).next().filter(|_| Redefinition::is(sql)).unwrap_or(sql);
+    let Some(tokens) = Tokens::new(head) else { return StatementFacts::default() };
+    StatementFacts {
+        verb: verb(&tokens),
+        names_its_rows: names_its_rows(&tokens),
+        or_replace_at: takes_or_replace(&tokens).then(|| first_end(sql)).flatten(),
+        schema_change: schema_change(&tokens).map(Arc::new),
+    }
 }
 
 /// The first word; after WITH, the first verb outside parentheses.
@@ -45,9 +57,35 @@ fn names_its_rows(tokens: &Tokens) -> bool {
     !(rest..tokens.0.len()).any(elsewhere)
 }
 
+/// An INSERT or UPDATE that does not say itself what to do with duplicates.
+fn takes_or_replace(tokens: &Tokens) -> bool {
+    let changes = tokens.is(0, "insert") || tokens.is(0, "update");
+    changes && !tokens.is(1, "or") && !(1..tokens.0.len()).any(|at| tokens.skip(at, &["on", "conflict"]) > at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn or_replace_can_be_put_into_plain_statements_only() {
+        let replacing = |sql: &str| {
+            let at = facts(sql).or_replace_at?;
+            Some(format!("{} or replace{}", &sql[..at], &sql[at..]))
+        };
+        assert_eq!(replacing(" INSERT INTO t VALUES(1)").unwrap(), " INSERT or replace INTO t VALUES(1)");
+        assert_eq!(replacing("/* c */update/**/t set a = 1").unwrap(), "/* c */update or replace/**/t set a = 1");
+        assert!(replacing("insert into t values('on conflict', \"on conflict\") -- on conflict").is_some());
+        for sql in [
+            "insert or ignore into t values(1)",
+            "insert into t values(1) on conflict do nothing",
+            "insert into t values(1) on\n/**/ conflict do nothing",
+            "delete from t",
+            "with w as (select 1) insert into t select * from w",
+        ] {
+            assert_eq!(replacing(sql), None, "{sql}");
+        }
+    }
 
     #[test]
     fn what_looks_elsewhere_does_not_only_name_its_rows() {

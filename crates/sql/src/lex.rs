@@ -111,6 +111,19 @@ fn lexemes(text: &str) -> Option<Vec<Lexeme>> {
     Some(found)
 }
 
+/// Where the first token ends.
+pub fn first_end(text: &str) -> Option<usize> {
+    let (bytes, mut at) = (Bytes(text.as_bytes()), 0);
+    while at < bytes.0.len() {
+        let (end, lexeme) = next(&bytes, text, at)?;
+        if lexeme.is_some() {
+            return Some(end);
+        }
+        at = end;
+    }
+    None
+}
+
 /// Whether U+FEFF stands outside quotes and comments, where SQLite skips it or takes it for a part of a name.
 pub fn has_bare_mark(text: &str) -> bool {
     if memchr::memmem::find(text.as_bytes(), MARK).is_none() {

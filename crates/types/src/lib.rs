@@ -34,7 +34,7 @@ pub mod vocabulary;
 pub use cost::Cost;
 pub use desc::{ColumnDesc, StatementDesc};
 pub use error::{SqlError, SqlResult, SqlState};
-pub use facts::StatementFacts;
+pub use facts::{SchemaChange, StatementFacts};
 pub use ids::{Epoch, Hlc, Lsn, SiteId, TableId, TxnId, VolumeId};
 pub use level::{Level, NoSuchLevel};
 pub use session_settings::{SessionSettings, SettingRow};

@@ -403,7 +403,7 @@ impl NodeSession {
         let steps = || entry.translated.steps.iter();
         let is_exclusive = match entry.translated.kind {
             Kind::Analyze => true,
-            Kind::Ddl => !steps().all(|step| self.served.db.runs_beside(&step.sql)),
+            Kind::Ddl => !steps().all(|step| self.served.db.runs_beside(&step.facts)),
             _ => false,
         };
         let again = self.failed_serializable;

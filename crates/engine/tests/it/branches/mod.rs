@@ -239,6 +239,22 @@ fn a_key_is_locked_before_it_is_there_and_while_it_goes() {
 }
 
 #[test]
+fn a_row_that_is_being_deleted_is_waited_for_whatever_else_is_in_the_text() {
+    let o = open(T);
+    for insert in
+        ["/* a job */ insert into t values(9, 0, 'new')", "insert into t select 9, 0, 'new' where 'on conflict' <> ''"]
+    {
+        at_once(&o.db, "insert into t values(8, 0, 'new')").unwrap();
+        let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
+        run(&mut a, "delete from t where id = 8").unwrap();
+        let b = apart(b, insert);
+        assert!(b.is_blocked_by(&o.engine, &a), "{insert}");
+        commit(a).unwrap();
+        b.end().1.unwrap();
+    }
+}
+
+#[test]
 fn a_child_keeps_its_parent() {
     let o = open(
         "create table p(id integer primary key, v integer); create table c(id integer primary key, p references p);

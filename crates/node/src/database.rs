@@ -97,9 +97,9 @@ impl Served {
         }
         let mut translated = self.translate(piece, schema, param_types, user)?;
         let extra = if is_prepared_ahead(&translated) {
-            let mut statement = self.db.prepare(&translated.steps[0], report_under(&translated, schema))?;
+            let mut statement = self.db.prepare(&translated.steps[0].sql, report_under(&translated, schema))?;
             if crate::plan::complete(&mut translated, &statement, schema) {
-                statement = self.db.prepare(&translated.steps[0], report_under(&translated, schema))?;
+                statement = self.db.prepare(&translated.steps[0].sql, report_under(&translated, schema))?;
             }
             Some(statement)
         } else {
@@ -139,6 +139,7 @@ pub fn report_under(translated: &Translated, schema: &Schema) -> Report {
 pub fn report(translated: &Translated) -> Report {
     Report {
         epoch: None,
+        facts: translated.steps.last().map(|step| step.facts.clone()).unwrap_or_default(),
         desc: translated.desc.clone(),
         verb: translated.verb,
         counts: translated.counts,

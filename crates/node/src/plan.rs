@@ -55,7 +55,8 @@ impl Plan {
     /// About how many bytes it keeps.
     pub fn bytes(&self) -> usize {
         let literals = self.literals.iter().map(|(_, raw)| raw.len()).sum::<usize>();
-        let translated = self.entry.as_ref().map_or(0, |entry| entry.translated.steps.iter().map(String::len).sum());
+        let translated =
+            self.entry.as_ref().map_or(0, |entry| entry.translated.steps.iter().map(|step| step.sql.len()).sum());
         let prepared = self.entry.as_ref().and_then(|e| e.extra.as_ref()).map_or(0, |stmt| stmt.sql.len());
         let query = self.query.as_ref().map_or(0, |query| query.bytes());
         size_of::<Plan>() + self.text.len() + literals + translated + prepared + query

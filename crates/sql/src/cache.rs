@@ -35,7 +35,7 @@ pub struct Entry<T> {
 
 /// The texts of a translation, and of the statement that the caller prepares from it.
 fn translation_bytes(translated: &Translated) -> usize {
-    2 * translated.steps.iter().map(String::len).sum::<usize>()
+    2 * translated.steps.iter().map(|step| step.sql.len()).sum::<usize>()
 }
 
 fn sum_bytes<T>(entries: &[Arc<Entry<T>>]) -> usize {

@@ -86,7 +86,7 @@ fn copy_in(mut binder: Binder<'_>, table: &Table, names: &[Ident], format: CopyF
         columns.iter().map(|c| CopyColumn { name: c.name.clone(), type_oid: c.ty.oid, typmod: c.ty.typmod }).collect();
     let kind = Kind::CopyIn(Box::new(CopyIn { table: table.name.clone(), columns: copied, format }));
     Ok(Translated {
-        steps: vec![bound.sql],
+        steps: vec![bound.sql.into()],
         params,
         counts: true,
         access,
@@ -100,7 +100,7 @@ fn copy_table_out(binder: Binder<'_>, table: &Table, names: &[Ident], format: Co
     let listed: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
     let sql = format!("SELECT {} FROM {}", listed.join(", "), quote_table(table));
     Ok(Translated {
-        steps: vec![sql],
+        steps: vec![sql.into()],
         access: Access::of(need::of_columns(table, Privileges::SELECT, columns.iter().map(|c| c.name.as_str()))),
         desc: Arc::new(StatementDesc { params: Vec::new(), columns: describe(&columns), empty_rows: false }),
         counts: true,

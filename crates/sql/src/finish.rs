@@ -31,7 +31,7 @@ pub fn finish(binder: Binder<'_>, sql: String, columns: &[Column], kind: Kind, v
     let empty_rows = kind == Kind::Query && columns.is_empty();
     Translated {
         kind,
-        steps: vec![sql],
+        steps: vec![sql.into()],
         params,
         desc: Arc::new(StatementDesc { params: types, columns: describe(columns), empty_rows }),
         verb,

@@ -98,7 +98,7 @@ pub fn answer<'p>(
         sql.push_str(&format!(" WHERE {}", any.join(" OR ")));
     }
     Some(Translated {
-        steps: vec![sql],
+        steps: vec![sql.into()],
         desc: Arc::new(StatementDesc { params: Vec::new(), columns: describe(&columns), empty_rows: false }),
         counts: true,
         published: true,

@@ -42,7 +42,7 @@ pub fn from_text(text: &str) -> SqlResult<Option<Translated>> {
         }
         ("VACUUM", _) => return vacuum::translate(text).map(Some),
         ("ANALYZE" | "ANALYSE", _) => {
-            Translated { steps: vec!["ANALYZE".into()], ..Translated::command(Kind::Analyze, "ANALYZE") }
+            Translated { steps: vec!["ANALYZE".to_owned().into()], ..Translated::command(Kind::Analyze, "ANALYZE") }
         }
         ("CHECKPOINT", []) => {
             let message = "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT".to_owned();

@@ -6,7 +6,6 @@
 //! counter ([`insert`]). Temporary tables get the name under which they are attached ([`temporary`]).
 
 mod insert;
-mod lex;
 mod rewrite;
 mod stored;
 mod temporary;
@@ -42,7 +41,7 @@ pub struct OriginColumn {
 /// Translates a statement of a database of SQLite's dialect.
 pub fn translate(piece: &Piece<'_>, context: &Context<'_>) -> SqlResult<Translated> {
     let translated = translate_text(piece, context)?;
-    if translated.steps.iter().any(|step| Redefinition::is(step)) {
+    if translated.steps.iter().any(|step| Redefinition::is(&step.sql)) {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"AS\""));
     }
     Ok(translated)
@@ -210,7 +209,7 @@ fn pragma(text: &str) -> SqlResult<Translated> {
             .with_hint("Only PRAGMAs that read the schema are executed; the server sets the others."));
     }
     Ok(Translated {
-        steps: vec![text.to_owned()],
+        steps: vec![text.to_owned().into()],
         describe_after_prepare: true,
         counts: true,
         ..Translated::command(Kind::Query, "SELECT")
@@ -242,7 +241,7 @@ fn pass_through(piece: &Piece<'_>, context: &Context<'_>, first: &str) -> SqlRes
     let types =
         (0..written.clients).map(|i| context.param_types.get(i).copied().filter(|t| *t != 0).unwrap_or(oid::TEXT));
     Ok(Translated {
-        steps: vec![written.text],
+        steps: vec![written.text.into()],
         params: written.params,
         desc: Arc::new(StatementDesc { params: types.collect(), columns: Vec::new(), empty_rows: false }),
         counts,

@@ -96,7 +96,7 @@ fn explain(
     let columns = vec![ColumnDesc::new("QUERY PLAN", oid::TEXT)];
     Ok(Translated {
         kind: Kind::Explain,
-        steps: vec![format!("EXPLAIN QUERY PLAN {step}")],
+        steps: vec![format!("EXPLAIN QUERY PLAN {}", step.sql).into()],
         desc: Arc::new(StatementDesc { params: planned.desc.params.clone(), columns, empty_rows: false }),
         verb: "EXPLAIN",
         counts: false,

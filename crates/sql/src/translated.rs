@@ -1,10 +1,11 @@
 //! The result of a translation: [`Translated`].
 
 use crate::command::Kind;
+use crate::facts::facts;
 use crate::params::{Param, ParamSource, SessionValues};
 use crate::scan::Literal;
 use holdfast_types::access::Access;
-use holdfast_types::{OnCommit, RowLock, SqlResult, SqlState, StatementDesc, Value};
+use holdfast_types::{OnCommit, RowLock, SqlResult, SqlState, StatementDesc, StatementFacts, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ pub struct Translated {
     pub kind: Kind,
     /// SQLite statements, one each, to be run in order in one transaction. The last one returns the rows and
     /// takes the parameters. Empty where there is nothing to run.
-    pub steps: Vec<String>,
+    pub steps: Vec<TranslatedStep>,
     /// Values of `?1`, `?2` ... of the last step.
     pub params: Vec<Param>,
     pub desc: Arc<StatementDesc>,
@@ -48,6 +49,19 @@ pub struct Translated {
     /// What the statement touches itself is known only after it has been prepared.
     pub access_after_prepare: bool,
     pub(crate) cacheable: bool,
+}
+
+/// One statement of SQLite's SQL, with its facts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TranslatedStep {
+    pub sql: String,
+    pub facts: StatementFacts,
+}
+
+impl From<String> for TranslatedStep {
+    fn from(sql: String) -> TranslatedStep {
+        TranslatedStep { facts: facts(&sql), sql }
+    }
 }
 
 /// What a statement on the session's temporary tables means in addition to its steps.

@@ -36,7 +36,7 @@ pub fn translate(text: &str) -> SqlResult<Translated> {
         let message = "VACUUM INTO copies the whole database";
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_hint("Leave out the names of tables."));
     }
-    let steps = if analyze { vec!["ANALYZE".into()] } else { Vec::new() };
+    let steps = if analyze { vec!["ANALYZE".to_owned().into()] } else { Vec::new() };
     Ok(Translated { steps, cacheable: into.is_none(), ..Translated::command(Kind::Vacuum { tables, into }, "VACUUM") })
 }
 

@@ -12,7 +12,7 @@ use crate::state::submission::{OnCompletion, Submission, Ticket};
 use crate::state::waiting::Submitted;
 use crate::statement::model::{Report, Statement};
 use holdfast_types::schema::{Dialect, Schema};
-use holdfast_types::{SqlError, SqlResult, SqlState};
+use holdfast_types::{SqlError, SqlResult, SqlState, StatementFacts};
 use std::sync::Arc;
 
 /// A handle to an opened database. Clones are the same database.
@@ -58,10 +58,10 @@ impl Database {
         submit(&self.0, submission, done)
     }
 
-    /// Whether a statement can run on a branch, concurrently with others, as far as its text shows; else its transaction
-    /// should begin as the exclusive writer.
-    pub fn runs_beside(&self, sql: &str) -> bool {
-        runs_on_a_branch(&self.0, sql)
+    /// Whether a statement with these facts can run on a branch, concurrently with others; else its transaction should begin as
+    /// the exclusive writer.
+    pub fn runs_beside(&self, facts: &StatementFacts) -> bool {
+        runs_on_a_branch(&self.0, facts)
     }
 
     /// Runs a one-message transaction: bounded statements share a batch with others, anything else is a batch of its own.

@@ -67,7 +67,7 @@ pub fn duplicate_of_another(
     if error.state() != SqlState::UNIQUE_VIOLATION || c.conn.autocommit() {
         return None;
     }
-    let sql = removing(&step.stmt.sql)?;
+    let sql = removing(&step.stmt)?;
     c.run(c.control.rollback_to).ok()?;
     c.listen();
     let schema = schema();
@@ -101,24 +101,7 @@ fn describe(stmt: &Statement) -> Statement {
 }
 
 /// An INSERT or UPDATE with OR REPLACE added; `None` where it says itself what to do with duplicates.
-fn removing(sql: &str) -> Option<String> {
-    let words: Vec<&str> = sql.split_ascii_whitespace().take(2).collect();
-    let [verb, next] = words.as_slice() else { return None };
-    let plain = !next.eq_ignore_ascii_case("or") && !sql.to_ascii_lowercase().contains("on conflict");
-    let known = verb.eq_ignore_ascii_case("insert") || verb.eq_ignore_ascii_case("update");
-    (plain && known).then(|| sql.trim_start().replacen(verb, &format!("{verb} or replace"), 1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::removing;
-
-    #[test]
-    fn only_plain_statements_are_looked_behind() {
-        assert_eq!(removing(" INSERT INTO t VALUES(1)").unwrap(), "INSERT or replace INTO t VALUES(1)");
-        assert_eq!(removing("update t set a = 1").unwrap(), "update or replace t set a = 1");
-        assert_eq!(removing("insert or ignore into t values(1)"), None);
-        assert_eq!(removing("insert into t values(1) on conflict do nothing"), None);
-        assert_eq!(removing("delete from t"), None);
-    }
+fn removing(stmt: &Statement) -> Option<String> {
+    let (verb, rest) = stmt.sql.split_at_checked(stmt.report.facts.or_replace_at?)?;
+    Some(format!("{verb} or replace{rest}"))
 }

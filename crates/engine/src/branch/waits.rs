@@ -133,16 +133,16 @@ impl Branch {
     }
 
     /// Waits for the locks of a schema change. `None` if only the writer can run it.
-    pub async fn lock_for(&mut self, sql: &str) -> SqlResult<Option<()>> {
+    pub async fn lock_for(&mut self, report: &Report) -> SqlResult<Option<()>> {
         // Judged before any lock is taken: what needs the exclusive writer must not hold one on its way there.
         let state = self.state()?;
-        if locks_for(sql, &state.map(), &state.schema()).is_none() {
+        if locks_for(report, &state.map(), &state.schema()).is_none() {
             return Ok(None);
         }
         // Before it reads the schema, which stays as it is from then on.
         self.lock_in_place(schema_lock(&self.database), LockMode::Exclusive).await?;
         let state = self.state()?;
-        let Some(locks) = locks_for(sql, &state.map(), &state.schema()) else { return Ok(None) };
+        let Some(locks) = locks_for(report, &state.map(), &state.schema()) else { return Ok(None) };
         for (table, mode) in locks {
             let id = LockId { volume: self.database.id, target: Target::Table(table) };
             self.lock_in_place(id, LockMode::Table(mode)).await?;

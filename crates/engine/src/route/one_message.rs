@@ -97,8 +97,10 @@ async fn run(database: Arc<DatabaseState>, request: Request) {
     submission.sink.reset();
     debug_assert!(merge.is_none(), "images do not run again");
     // Two transactions that locked the schema first and then everything would wait for each other.
-    let exclusive =
-        submission.steps.iter().any(|s| s.stmt.class == Class::Ddl && !runs_on_a_branch(&database, &s.stmt.sql));
+    let exclusive = submission
+        .steps
+        .iter()
+        .any(|s| s.stmt.class == Class::Ddl && !runs_on_a_branch(&database, &s.stmt.report.facts));
     let isolation = if exclusive { WriteIsolation::Exclusive } else { WriteIsolation::default() };
     let Submission { steps, mut sink, lock_timeout, session, level, author, .. } = submission;
     let options = WriteOptions { isolation, lock_timeout, session, level, author, ..WriteOptions::default() };

@@ -58,8 +58,10 @@ fn submit_on_standby(
 ) -> SqlResult<Submitted> {
     let changes = |s: &&Step| !s.stmt.class.is_read() || !s.stmt.report.row_locks.is_empty();
     if let Some(step) = submission.steps.iter().find(changes) {
-        let verb = step.stmt.sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
-        database.engine.refuse_on_standby(&verb)?;
+        database.engine.refuse_on_standby(match step.stmt.report.facts.verb {
+            "" => "a statement that writes",
+            verb => verb,
+        })?;
     }
     let request = Request { id, submission, merge: None, done, sole: true, lock_owner: None, ids: Arc::default() };
     one_message::on_a_branch(database, request);

@@ -283,7 +283,7 @@ impl WriteTxn {
         let Mode::Branch(branch) = &mut self.mode else { return Err(lost()) };
         branch.begin_statement();
         if step.stmt.class == Class::Ddl {
-            match branch.lock_for(&step.stmt.sql).await {
+            match branch.lock_for(&step.stmt.report).await {
                 Ok(Some(())) => {}
                 Ok(None) => return Ok(Executed::NeedsExclusive(sink)),
                 Err(e) => return Ok(Executed::Here(self.ran(sink, Err(e))?)),

@@ -72,9 +72,7 @@ pub fn classify(conn: &mut Conn, id: StmtId, sql: &str) -> Result<Classified, Sq
     let writes = !conn.readonly(id);
     let sequence = root_page(conn, "sqlite_sequence")?;
     let program: Vec<Op<'_>> = rows.iter().filter_map(|row| Op::of(row)).collect();
-    let mut judged = judge(&program, sequence, |function| conn.cost(function));
-    // A recursive query may run indefinitely without stepping through any table.
-    judged.bounded &= !sql.to_ascii_lowercase().contains("recursive");
+    let judged = judge(&program, sequence, |function| conn.cost(function));
     let class = match (judged.ddl, judged.bounded, writes) {
         (true, _, true) => Class::Ddl,
         (false, false, true) => Class::WriteScan,
@@ -182,6 +180,9 @@ impl Loops {
 /// Next goes back to the first opcode after Rewind; a consumer of a coroutine goes back to its Yield, a second pass to
 /// RowSetRead, a recursive query to the Rewind of its queue. Other jumps back are no loops: the program begins with
 /// what stands at its end, and checks of constraints change places.
+///
+/// A recursive query may run indefinitely without stepping through any table. SQLite's program shows it also where it is in a view
+/// or a trigger, or where the text does not have the word RECURSIVE, which SQLite does not need.
 fn loops(part: &[Op<'_>]) -> Loops {
     let at = |address: i64| part.binary_search_by_key(&address, |op| op.at).ok().map(|i| part[i].name);
     let mut loops = Loops { found: Vec::new(), nested: false, over_a_queue: false };
@@ -214,7 +215,10 @@ mod tests {
              create view long_view as with recursive n(i) as (select 1 union all select i + 1 from n) select i from n;
              create table defaulted(a, b default (printf('%9d', 1))); create table checked(a check (replace(a, 1, 2) <> 3));
              create table computed(a, b as (replace(a, 1, 2)) check (b <> 3)); create table stored(a, b as (replace(a, 1, 2)) stored);
-             create table indexed(id integer primary key, a); create index by_e on indexed(replace(a, 1, 2));",
+             create table indexed(id integer primary key, a); create index by_e on indexed(replace(a, 1, 2));
+             create table named(id integer primary key, recursive_id, \"with recursive\");
+             create table trr(x); create trigger recurs after insert on trr begin
+                 insert into t(x) with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n; end;",
         )
         .unwrap();
         c.register_function("not_known", 1, true, |a| Ok(a[0].to_value())).unwrap();
@@ -288,6 +292,44 @@ mod tests {
         ] {
             let id = c.prepare(sql).unwrap();
             assert_eq!(classify(&mut c, id, sql).unwrap().class, class, "{sql}");
+            c.finalize(id);
+        }
+    }
+
+    #[test]
+    fn a_query_is_recursive_by_its_program_and_not_by_a_word_of_its_text() {
+        use Class::*;
+        let endless = "with recursive n(i) as (select 1 union all select i + 1 from n)";
+        let sorted = "with recursive n(i) as (select 1 union select i + 1 from n order by 1 desc limit 5 offset 1)";
+        let queries = [endless, &endless.replace("recursive ", ""), sorted];
+        let mut cases = Vec::new();
+        for with in queries {
+            cases.push((format!("{with} select i from n"), Scan));
+            cases.push((format!("{with} select 1 where exists (select 1 from n where i = 7)"), Scan));
+            cases.push((format!("{with} insert into t(x) select i from n"), WriteScan));
+            cases.push((
+                format!("insert into t(x) values((select i from ({with} select i from n) limit 1))"),
+                WriteScan,
+            ));
+            cases.push((format!("{with} update t set x = (select max(i) from n) where id = 1"), WriteScan));
+            cases.push((format!("{with} delete from t where id = (select i from n)"), WriteScan));
+        }
+        for (sql, class) in [
+            ("insert into t(x) values((select i from long_view limit 1))", WriteScan),
+            ("update t set x = (select max(i) from long_view) where id = 1", WriteScan),
+            ("insert into trr values(1)", WriteScan),
+            ("insert into named(recursive_id) values(?)", Write),
+            ("insert into named(\"with recursive\") values('with recursive n as (')", Write),
+            ("update named set recursive_id = 'recursive' where id = 1 /* recursive */", Write),
+            ("select recursive_id from named where id = ?", Read),
+            ("with recursive n(i) as (select 1) select i from n", Read),
+        ] {
+            cases.push((sql.to_owned(), class));
+        }
+        let mut c = conn();
+        for (sql, class) in cases {
+            let id = c.prepare(&sql).unwrap();
+            assert_eq!(classify(&mut c, id, &sql).unwrap().class, class, "{sql}");
             c.finalize(id);
         }
     }

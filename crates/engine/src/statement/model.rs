@@ -3,7 +3,7 @@
 use crate::statement::temp::tables::TempUse;
 use holdfast_store::sqlite::Bounds;
 pub use holdfast_store::sqlite::Touch;
-use holdfast_types::{Cost, RowLock, StatementDesc, Value};
+use holdfast_types::{Cost, RowLock, StatementDesc, StatementFacts, Value};
 use std::sync::Arc;
 
 /// Where a statement may run (RULE 10), determined from SQLite's program for it.
@@ -58,6 +58,8 @@ pub struct Report {
     pub applied: bool,
     /// The epoch of the schema it was translated under, if it must not run under another.
     pub epoch: Option<u32>,
+    /// What it is by its own words; crate `sql` reads them, a statement of the server's own may have facts made by hand.
+    pub facts: StatementFacts,
 }
 
 /// One statement of SQLite SQL.

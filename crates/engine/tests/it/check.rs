@@ -1,7 +1,8 @@
 //! `holdfast check` on directories that are sound, crashed and damaged; it never changes a byte.
 
+use crate::support::report_of;
 use holdfast_engine::check::{CheckError, CheckReport, check};
-use holdfast_engine::{Collect, Database, Engine, Options, Report, Step, Submission};
+use holdfast_engine::{Collect, Database, Engine, Options, Step, Submission};
 use holdfast_seams::{Create, Disk, OpenHow, RealDisk};
 use holdfast_store::wal_file::WalWriter;
 use holdfast_types::schema::Dialect;
@@ -18,7 +19,7 @@ fn options() -> Options {
 }
 
 fn change(db: &Database, sql: &str) {
-    let step = Step { stmt: db.prepare(sql, Report::default()).unwrap(), params: Vec::new() };
+    let step = Step { stmt: db.prepare(sql, report_of(sql)).unwrap(), params: Vec::new() };
     let batch = Submission::new(vec![step], Box::new(Collect::new()));
     db.submit(batch).unwrap().wait().unwrap().result.unwrap();
 }

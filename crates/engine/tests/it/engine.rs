@@ -1,5 +1,6 @@
 //! The engine on a real disk: commit, read, crash, recover.
 
+use crate::support::report_of;
 use holdfast_engine::{
     Class, Collect, Completion, Database, Engine, Options, Outcome, Report, Step, Submission, WriteIsolation,
     WriteOptions,
@@ -12,7 +13,7 @@ fn open(dir: &Path) -> Engine {
 }
 
 fn step(db: &Database, sql: &str, params: &[Value]) -> SqlResult<Step> {
-    Ok(Step { stmt: db.prepare(sql, Report { counts: true, ..Report::default() })?, params: params.to_vec() })
+    Ok(Step { stmt: db.prepare(sql, Report { counts: true, ..report_of(sql) })?, params: params.to_vec() })
 }
 
 fn run(db: &Database, sqls: &[&str]) -> (Completion, Vec<Outcome>) {

@@ -4,9 +4,10 @@
 //! release. [`make`] made it (`cargo test -p holdfast-engine --test it golden -- --ignored`); a new format gets a file of
 //! its own beside it.
 
+use crate::support::report_of;
 use holdfast_engine::check::check;
 use holdfast_engine::trail_dump::{Filter, Item, dump};
-use holdfast_engine::{Collect, Database, Engine, Options, Report, Step, Submission};
+use holdfast_engine::{Collect, Database, Engine, Options, Step, Submission};
 use holdfast_types::Value;
 use holdfast_types::schema::Dialect;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ fn tar(flags: &str, archive: &Path, dir: &Path) {
 }
 
 fn step(db: &Database, sql: &str) -> Step {
-    Step { stmt: db.prepare(sql, Report::default()).unwrap(), params: Vec::new() }
+    Step { stmt: db.prepare(sql, report_of(sql)).unwrap(), params: Vec::new() }
 }
 
 fn change(db: &Database, sql: &str) {

@@ -1,8 +1,7 @@
 //! Prepared transactions: what they keep, how they end, and that neither a stop nor a power cut loses one or half of it.
 
-use holdfast_engine::{
-    Collect, Database, Engine, Options, Report, Step, Submission, WriteIsolation, WriteOptions, WriteTxn,
-};
+use crate::support::report_of;
+use holdfast_engine::{Collect, Database, Engine, Options, Step, Submission, WriteIsolation, WriteOptions, WriteTxn};
 use holdfast_seams::testing::{FaultDisk, Seeded};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Level, SqlResult, SqlState, Value};
@@ -23,7 +22,7 @@ fn open(dir: &Path) -> (Engine, Database) {
 }
 
 fn batch(db: &Database, sql: &str) -> SqlResult<Submission> {
-    let stmt = db.prepare(sql, Report::default())?;
+    let stmt = db.prepare(sql, report_of(sql))?;
     Ok(Submission::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new())))
 }
 
@@ -39,7 +38,7 @@ fn impatient(db: &Database, sql: &str) -> SqlState {
 }
 
 fn ints(db: &Database, sql: &str) -> Vec<i64> {
-    let stmt = db.prepare(sql, Report::default()).unwrap();
+    let stmt = db.prepare(sql, report_of(sql)).unwrap();
     let rows = Collect::new();
     db.submit(Submission::new(vec![Step { stmt, params: vec![] }], Box::new(rows.clone())))
         .unwrap()
@@ -57,7 +56,7 @@ fn ints(db: &Database, sql: &str) -> Vec<i64> {
 fn begin(db: &Database, sql: &[&str]) -> WriteTxn {
     let mut txn = db.begin_write_blocking(WriteOptions::default()).unwrap();
     for sql in sql {
-        let stmt = db.prepare(sql, Report::default()).unwrap();
+        let stmt = db.prepare(sql, report_of(sql)).unwrap();
         txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(Collect::new())).unwrap().result.unwrap();
     }
     txn
@@ -85,7 +84,10 @@ fn it_keeps_its_changes_and_locks_until_its_end() {
     let other = begin(&db, &["update t set v = 21 where id = 2"]);
     let repeatable = WriteOptions { isolation: WriteIsolation::RepeatableRead, ..WriteOptions::default() };
     let mut at_snapshot = db.begin_write_blocking(repeatable).unwrap();
-    let insert = Step { stmt: db.prepare("insert into c values(2)", Report::default()).unwrap(), params: vec![] };
+    let insert = Step {
+        stmt: db.prepare("insert into c values(2)", report_of("insert into c values(2)")).unwrap(),
+        params: vec![],
+    };
     at_snapshot.execute_blocking(insert.clone(), Box::new(Collect::new())).unwrap().result.unwrap();
     prepare(begin(&db, &["update t set v = 11 where id = 1", "insert into t values(3, 30, 'c')"]), "a").unwrap();
     // Making the table of prepared transactions disturbed nobody.
@@ -206,7 +208,7 @@ fn power_cuts_lose_no_prepared_transaction() {
                 let sql =
                     ["update a set v = v - 1 where id = 1".into(), format!("update a set v = v + 1 where id = {to}")];
                 let ran = sql.iter().all(|sql| {
-                    let stmt = db.prepare(sql, Report::default()).unwrap();
+                    let stmt = db.prepare(sql, report_of(sql)).unwrap();
                     let step = Step { stmt, params: vec![] };
                     txn.execute_blocking(step, Box::new(Collect::new())).is_ok_and(|ran| ran.result.is_ok())
                 });

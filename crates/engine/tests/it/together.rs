@@ -2,9 +2,10 @@
 //!
 //! `HOLDFAST_SEED=n cargo test -p holdfast-engine --test it together::power` repeats one seed.
 
+use crate::support::report_of;
 use holdfast_engine::{
-    Collect, Database, Engine, Options, Report, Step, Submission, WholeTransaction, WriteIsolation, WriteOptions,
-    WriteTxn, multi_database_commit,
+    Collect, Database, Engine, Options, Step, Submission, WholeTransaction, WriteIsolation, WriteOptions, WriteTxn,
+    multi_database_commit,
 };
 use holdfast_seams::testing::{FaultDisk, Seeded};
 use holdfast_types::schema::Dialect;
@@ -27,7 +28,7 @@ fn options() -> Options {
 }
 
 fn at_once(db: &Database, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
-    let stmt = db.prepare(sql, Report::default())?;
+    let stmt = db.prepare(sql, report_of(sql))?;
     let rows = Collect::new();
     db.submit(Submission::new(vec![Step { stmt, params: vec![] }], Box::new(rows.clone())))?.wait().unwrap().result?;
     Ok(rows.outcomes().pop().unwrap_or_default().rows)
@@ -38,7 +39,7 @@ fn begin(db: &Database, isolation: WriteIsolation, part_of: Option<WholeTransact
 }
 
 fn run(txn: &mut WriteTxn, sql: &str) -> SqlResult<()> {
-    let stmt = txn.database().prepare(sql, Report::default())?;
+    let stmt = txn.database().prepare(sql, report_of(sql))?;
     txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(Collect::new()))?.result
 }
 

@@ -1,7 +1,8 @@
 //! What a trail dump shows of every kind of change.
 
+use crate::support::report_of;
 use holdfast_engine::trail_dump::{Filter, dump};
-use holdfast_engine::{Collect, Database, Engine, Options, Report, Step, Submission};
+use holdfast_engine::{Collect, Database, Engine, Options, Step, Submission};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Lsn, VolumeId};
 use std::path::Path;
@@ -15,7 +16,7 @@ fn options() -> Options {
 }
 
 fn change(db: &Database, sql: &str) {
-    let step = Step { stmt: db.prepare(sql, Report::default()).unwrap(), params: Vec::new() };
+    let step = Step { stmt: db.prepare(sql, report_of(sql)).unwrap(), params: Vec::new() };
     let batch = Submission::new(vec![step], Box::new(Collect::new()));
     db.submit(batch).unwrap().wait().unwrap().result.unwrap();
 }

@@ -5,6 +5,7 @@
 use super::{Feeds, Kept, WRITE_EVERY, feed_name, stored};
 use holdfast_engine::{Collect, Database, Report, Step, Submission};
 use holdfast_sites::slot::{Slot, UPDATE};
+use holdfast_sql::facts;
 use holdfast_types::{Level, SqlError, SqlResult, Value, VolumeId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,7 +150,10 @@ impl Feeds {
 
     /// Changes a row of the table of slots, as a transaction of the server's own; returns when it has reached its level.
     pub async fn write(&self, db: &Database, sql: &str, params: Vec<Value>, level: Level) -> SqlResult<()> {
-        let stmt = db.prepare(sql, Report { verb: "UPDATE", counts: true, internal: true, ..Report::default() })?;
+        let stmt = db.prepare(
+            sql,
+            Report { verb: "UPDATE", counts: true, internal: true, facts: facts(sql), ..Report::default() },
+        )?;
         let submission = Submission::new(vec![Step { stmt, params }], Box::new(Collect::new()));
         let done = db.submit(Submission { level, ..submission })?.await;
         done.ok_or_else(|| SqlError::internal("the server is stopping"))?.result

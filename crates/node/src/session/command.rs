@@ -278,8 +278,8 @@ impl NodeSession {
         }
         self.begin_implicit();
         self.become_writer(true).await?;
-        for sql in &translated.steps {
-            self.run_helper(sql).await?;
+        for step in &translated.steps {
+            self.run_helper(&step.sql).await?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::node_session::NodeSession;
 use crate::activity::{Cost, Done, Key};
 use crate::plan::Extra;
 use crate::settings::LogStatements;
-use holdfast_sql::{Entry, Kind, Scan, normalized, without_secrets};
+use holdfast_sql::{Entry, Kind, LogGroup, Scan, log_group, normalized, without_secrets};
 use holdfast_types::access::Privileges;
 use holdfast_types::access::needs::{Access, Need};
 use holdfast_types::schema::Dialect;
@@ -28,17 +28,12 @@ fn counted_text(text: &str, dialect: Dialect, kind: &Kind) -> String {
     without_secrets(text).into_owned()
 }
 
-/// Whether a statement with this first word is logged.
-fn is_logged(which: LogStatements, text: &str) -> bool {
-    let word: String = text.trim_start().chars().take_while(char::is_ascii_alphabetic).collect();
-    let is = |words: &[&str]| words.iter().any(|w| w.eq_ignore_ascii_case(&word));
-    let ddl =
-        || is(&["create", "alter", "drop", "comment", "grant", "revoke", "reassign", "reindex", "analyze", "vacuum"]);
-    let changes = || is(&["insert", "update", "delete", "truncate", "copy", "prepare", "execute", "explain", "with"]);
+/// Whether a statement of this group is logged.
+fn is_logged(which: LogStatements, group: LogGroup) -> bool {
     match which {
         LogStatements::None => false,
-        LogStatements::Ddl => ddl(),
-        LogStatements::Mod => ddl() || changes(),
+        LogStatements::Ddl => group == LogGroup::Ddl,
+        LogStatements::Mod => group != LogGroup::Other,
         LogStatements::All => true,
     }
 }
@@ -112,7 +107,7 @@ impl NodeSession {
             return;
         }
         let scan = Scan::new(text, self.served.db.dialect());
-        let logged = scan.is_ok_and(|scan| scan.pieces().any(|piece| is_logged(which, piece.text())));
+        let logged = scan.is_ok_and(|scan| scan.pieces().any(|piece| is_logged(which, log_group(&piece))));
         if logged || which == LogStatements::All {
             self.log_line("LOG", "00000", "statement", Some(text), None);
         }
@@ -183,14 +178,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_logged_follows_the_first_word() {
-        let logged = |text: &str| {
+    fn what_is_logged_follows_the_group() {
+        let logged = |group| {
             [LogStatements::None, LogStatements::Ddl, LogStatements::Mod, LogStatements::All]
-                .map(|w| is_logged(w, text))
+                .map(|which| is_logged(which, group))
         };
-        assert_eq!(logged(" CREATE table t(x int)"), [false, true, true, true]);
-        assert_eq!(logged("insert into t values (1)"), [false, false, true, true]);
-        assert_eq!(logged("select 1"), [false, false, false, true]);
+        assert_eq!(logged(LogGroup::Ddl), [false, true, true, true]);
+        assert_eq!(logged(LogGroup::Mod), [false, false, true, true]);
+        assert_eq!(logged(LogGroup::Other), [false, false, false, true]);
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl NodeSession {
             return Err(refused);
         }
         let Some(translated) = self.of_publications(piece.text(), schema) else { return Err(refused) };
-        let statement = self.served.db.prepare(&translated.steps[0], report_under(&translated, schema))?;
+        let statement = self.served.db.prepare(&translated.steps[0].sql, report_under(&translated, schema))?;
         Ok(uncached(piece, schema.epoch, translated, Some(statement)))
     }
 

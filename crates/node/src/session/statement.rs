@@ -62,9 +62,10 @@ impl NodeSession {
                 let mut translated = self.served.translate(piece, schema, param_types, user)?;
                 let mut extra = None;
                 if is_prepared_ahead(&translated) {
-                    let mut statement = txn.prepare(&translated.steps[0], report_under(&translated, schema)).await?;
+                    let mut statement =
+                        txn.prepare(&translated.steps[0].sql, report_under(&translated, schema)).await?;
                     if complete(&mut translated, &statement, schema) {
-                        statement = txn.prepare(&translated.steps[0], report_under(&translated, schema)).await?;
+                        statement = txn.prepare(&translated.steps[0].sql, report_under(&translated, schema)).await?;
                     }
                     extra = Some(statement);
                 }
@@ -402,7 +403,7 @@ impl NodeSession {
         let steps = || entry.translated.steps.iter();
         let is_exclusive = match entry.translated.kind {
             Kind::Analyze => true,
-            Kind::Ddl => !steps().all(|sql| self.served.db.runs_beside(sql)),
+            Kind::Ddl => !steps().all(|step| self.served.db.runs_beside(&step.facts)),
             _ => false,
         };
         let again = self.failed_serializable;

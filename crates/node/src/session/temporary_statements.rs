@@ -55,7 +55,7 @@ impl NodeSession {
         let mut extra = None;
         if translated.temp.is_none() && is_prepared_ahead(&translated) {
             loop {
-                let (sql, wanted) = (&translated.steps[0], report(&translated));
+                let (sql, wanted) = (&translated.steps[0].sql, report(&translated));
                 let statement = match &mut writer {
                     None => space.tables.prepare(sql, wanted)?,
                     Some(txn) => match txn.prepare_beside(&space.tables, sql, wanted).await {
@@ -183,7 +183,7 @@ impl NodeSession {
         self.temporary.touched = true;
         let translated = &entry.translated;
         let ddl = TempDdl {
-            steps: translated.steps.clone(),
+            steps: translated.steps.iter().map(|step| step.sql.clone()).collect(),
             report: report(translated),
             params: source.bind(entry, &self.values()).map_err(at)?,
             creates: translated.temp.as_ref().and_then(|t| t.creates.clone()),

@@ -173,8 +173,9 @@ impl NodeSession {
             return Err(SqlError::schema_changed());
         }
         let mut epoch = Some(schema.permanent_epoch());
-        for sql in before {
-            let stmt = self.writer()?.prepare(sql, Report { epoch: epoch.take(), ..Report::default() }).await?;
+        for step in before {
+            let report = Report { epoch: epoch.take(), facts: step.facts.clone(), ..Report::default() };
+            let stmt = self.writer()?.prepare(&step.sql, report).await?;
             self.check_prepared_late(&stmt, translated, false)?;
             self.execute(EngineStep { stmt, params: Vec::new() }, Box::new(Collect::new())).await?.0?;
         }
@@ -182,8 +183,8 @@ impl NodeSession {
             Some(stmt) => Ok(stmt.clone()),
             None => {
                 let stmt = match translated.temporary {
-                    true => self.prepare_temporary(last, report(translated)).await?,
-                    false => self.writer()?.prepare(last, Report { epoch, ..report(translated) }).await?,
+                    true => self.prepare_temporary(&last.sql, report(translated)).await?,
+                    false => self.writer()?.prepare(&last.sql, Report { epoch, ..report(translated) }).await?,
                 };
                 self.check_prepared_late(&stmt, translated, true)?;
                 Ok(stmt)

@@ -10,7 +10,7 @@ use holdfast_engine::{Database, Report, Statement, Step};
 use holdfast_sites::pgoutput::Cell;
 use holdfast_sites::received::RemoteRelation;
 use holdfast_sql::keys::primary_key;
-use holdfast_sql::{Context, Kind, Scan, SessionValue, SessionValues, Translated, translate};
+use holdfast_sql::{Context, Kind, Scan, SessionValue, SessionValues, Translated, facts, translate};
 use holdfast_types::schema::{Schema, Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ pub fn prepared(db: &Database, schema: &Schema, sql: &str, types: &[u32]) -> Sql
     let [step] = translated.steps.as_slice() else {
         return Err(SqlError::internal(format!("not one statement: {sql}")));
     };
-    let statement = db.prepare(step, Report { applied: true, ..report_under(&translated, schema) })?;
+    let statement = db.prepare(&step.sql, Report { applied: true, ..report_under(&translated, schema) })?;
     Ok(Prepared { statement, translated })
 }
 
@@ -331,5 +331,5 @@ fn insert_text(table: &str, columns: &[&str]) -> String {
 
 /// A statement of the server's own on the table of positions.
 pub fn internal(db: &Database, sql: &str) -> SqlResult<Arc<Statement>> {
-    db.prepare(sql, Report { verb: "UPDATE", counts: true, internal: true, ..Report::default() })
+    db.prepare(sql, Report { verb: "UPDATE", counts: true, internal: true, facts: facts(sql), ..Report::default() })
 }

@@ -556,10 +556,10 @@ fn create_as(
     let no_data = create.with_data.as_ref().is_some_and(|w| w.to_string().contains("NO DATA"));
     let done = finish::finish(binder, bound.sql, &[], Kind::Ddl, "SELECT");
     if !no_data {
-        steps.extend(done.steps.iter().map(|query| format!("INSERT INTO {table} {query}")));
+        steps.extend(done.steps.iter().map(|query| format!("INSERT INTO {table} {}", query.sql)));
     }
     Ok(Translated {
-        steps,
+        steps: steps.into_iter().map(Into::into).collect(),
         params: if no_data { Vec::new() } else { done.params.clone() },
         counts: !no_data,
         cacheable: false,

@@ -210,7 +210,7 @@ pub fn truncate(truncate: &Truncate, context: &Context<'_>) -> SqlResult<Transla
     let named = tables.clone();
     // Children before parents, so that no step violates a foreign key.
     tables.sort_by_key(|t| std::cmp::Reverse(t.foreign_keys.iter().filter(|k| names.contains(&k.parent)).count()));
-    let steps = tables.iter().map(|t| format!("DELETE FROM {}", quote_table(t))).collect();
+    let steps = tables.iter().map(|t| format!("DELETE FROM {}", quote_table(t)).into()).collect();
     let temp = temp.then(TempDdl::default);
     let need = |t: &&Table| need::of_columns(t, Privileges::TRUNCATE, std::iter::empty());
     let unidentified = named.iter().find_map(|t| need::lacks_identity(context.schema, t, false));

@@ -97,6 +97,7 @@ fn check_commented(kind: &CommentObject, name: &sqlparser::ast::ObjectName, cont
 
 /// A schema change with these steps.
 fn ddl(steps: Vec<String>, verb: &'static str) -> Translated {
+    let steps = steps.into_iter().map(Into::into).collect();
     Translated { steps, cacheable: false, ..Translated::command(Kind::Ddl, verb) }
 }
 

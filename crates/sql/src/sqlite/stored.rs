@@ -65,7 +65,7 @@ pub fn create_stored(definition: &str, context: &Context<'_>) -> SqlResult<Trans
         creates.sequence = verb == "CREATE TABLE" && RowidKind::is_serial_in(&text);
     }
     Ok(Translated {
-        steps: vec![text],
+        steps: vec![text.into()],
         access,
         access_after_prepare: true,
         cacheable: false,
@@ -107,7 +107,10 @@ mod tests {
         let done =
             translated("create  Stored\ttable \"a b\" (i INTEGER /*serial*/ PRIMARY KEY, c check (instr(c, 'x')))");
         let done = done.unwrap();
-        assert_eq!(done.steps, ["CREATE table \"a b\" (i INTEGER /*serial*/ PRIMARY KEY, c check (instr(c, 'x')))"]);
+        assert_eq!(
+            done.steps[0].sql,
+            "CREATE table \"a b\" (i INTEGER /*serial*/ PRIMARY KEY, c check (instr(c, 'x')))"
+        );
         let creates = done.access.creates.unwrap();
         assert!(creates.sequence && creates.name == "a b");
         assert_eq!(translated("CREATE STORED UNIQUE INDEX i ON t(a)").unwrap().verb, "CREATE INDEX");

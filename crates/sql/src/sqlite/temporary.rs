@@ -209,7 +209,7 @@ pub fn ddl(text: &str, schema: &Schema) -> SqlResult<Option<Translated>> {
 fn done(step: String, verb: &'static str, creates: Option<(String, OnCommit)>) -> Translated {
     let access = creates.as_ref().map(|_| super::texts::temporary()).unwrap_or_default();
     Translated {
-        steps: vec![step],
+        steps: vec![step.into()],
         access,
         // CREATE TABLE AS reads.
         access_after_prepare: true,
@@ -363,7 +363,7 @@ mod tests {
             ("alter table temp.x add column b", "alter table pg_temp.x add column b", None),
         ] {
             let done = ddl(text, &schema()).unwrap().expect(text);
-            assert_eq!(done.steps[0].trim_end(), now, "{text}");
+            assert_eq!(done.steps[0].sql.trim_end(), now, "{text}");
             assert_eq!(done.temp.unwrap().creates.map(|c| c.1), creates, "{text}");
         }
         for text in

@@ -3,58 +3,15 @@
 //! Failure: a text that cannot be read as tokens defines every name, mentions every table, and changes the schema as a
 //! superuser only: what is not understood is refused.
 
-use super::lex::{Lexeme, has_bare_mark, lexemes};
 use crate::advisory::ADVISORY_FUNCTION;
 use crate::ids::NEXT_ID_FUNCTION;
+use crate::lex::{Lexeme, Tokens, has_bare_mark};
 use holdfast_types::access::check::word_of;
 use holdfast_types::access::needs::{Creates, ObjectWord, TableNeed, WHOLE_TABLE};
 use holdfast_types::access::{Access, Need, Privileges};
 use holdfast_types::schema::{Schema, Table};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::collections::HashSet;
-
-/// A text's tokens without white space, as SQLite reads them.
-struct Tokens(Vec<Lexeme>);
-
-impl Tokens {
-    fn new(text: &str) -> Option<Tokens> {
-        lexemes(text).map(Tokens)
-    }
-
-    /// A name: SQLite also takes a string for one.
-    fn name(&self, at: usize) -> Option<&str> {
-        match self.0.get(at)? {
-            Lexeme::Word(name) | Lexeme::Quoted(name) | Lexeme::Text(name) => Some(name),
-            _ => None,
-        }
-    }
-
-    fn is(&self, at: usize, word: &str) -> bool {
-        matches!(self.0.get(at), Some(Lexeme::Word(w)) if w.eq_ignore_ascii_case(word))
-    }
-
-    fn has(&self, word: &str) -> bool {
-        (0..self.0.len()).any(|at| self.is(at, word))
-    }
-
-    /// The position behind these words, where they come next.
-    fn skip(&self, at: usize, words: &[&str]) -> usize {
-        let found = words.iter().enumerate().all(|(i, word)| self.is(at + i, word));
-        if found { at + words.len() } else { at }
-    }
-
-    /// The name at a position, without the schema before it, and the position behind it.
-    fn object(&self, at: usize) -> Option<(&str, usize)> {
-        let at = if self.0.get(at + 1) == Some(&Lexeme::Period) { at + 2 } else { at };
-        Some((self.name(at)?, at + 1))
-    }
-
-    /// The name behind the first of this word.
-    fn object_after(&self, from: usize, word: &str) -> Option<&str> {
-        let at = (from..self.0.len()).find(|at| self.is(*at, word))?;
-        self.object(at + 1).map(|(name, _)| name)
-    }
-}
 
 /// The names in a text, as far as they say what the text touches.
 #[derive(Debug)]

@@ -52,7 +52,7 @@ fn throw(text: &str) {
                 let Ok(translated) = translate(&piece, &db.context()) else { continue };
                 let _ = translated.bind(&piece.literals(), &[], &crate::common::Session);
                 // SQLite must understand what the translation writes, except where the text was passed through.
-                for step in &translated.steps {
+                for step in translated.steps.iter().map(|step| &step.sql) {
                     if let (Dialect::Postgres, Err(e)) = (db.dialect, db.conn.prepare(step)) {
                         let message = e.to_string();
                         assert!(!message.contains("syntax error"), "{}\n{step}\n{message}", piece.text());

@@ -33,7 +33,8 @@ fn rows(db: &Db, sql: &str, client: &[Value]) -> Vec<Vec<Lite>> {
     let piece = scan.pieces().next().unwrap();
     let translated = translate(&piece, &db.context()).unwrap();
     let params = translated.bind(&piece.literals(), client, &Session).unwrap().into_iter().map(own);
-    let mut statement = db.conn.prepare(&translated.steps[0]).unwrap_or_else(|e| panic!("{:?}: {e}", translated.steps));
+    let mut statement =
+        db.conn.prepare(&translated.steps[0].sql).unwrap_or_else(|e| panic!("{:?}: {e}", translated.steps));
     let width = statement.column_count();
     let row = |r: &rusqlite::Row<'_>| (0..width).map(|i| r.get(i)).collect::<Result<Vec<Lite>, _>>();
     statement.query_map(rusqlite::params_from_iter(params), row).unwrap().map(Result::unwrap).collect()

@@ -1,5 +1,6 @@
 //! What the tests of branches run on: an engine in a directory of its own, statements, and who waits.
 
+use crate::support::report_of;
 use holdfast_engine::{
     Collect, Database, Engine, Options, Report, Step, Submission, Ticket, WriteIsolation, WriteOptions, WriteTxn,
 };
@@ -35,7 +36,7 @@ pub fn options() -> Options {
 }
 
 pub fn at_once(db: &Database, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
-    let stmt = db.prepare(sql, Report::default())?;
+    let stmt = db.prepare(sql, report_of(sql))?;
     let rows = Collect::new();
     let batch = Submission::new(vec![Step { stmt, params: vec![] }], Box::new(rows.clone()));
     db.submit(batch)?.wait().unwrap().result?;
@@ -44,7 +45,7 @@ pub fn at_once(db: &Database, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
 
 /// One message of several statements.
 pub fn all_at_once(db: &Database, sql: &[&str]) -> SqlResult<()> {
-    let step = |sql: &&str| Ok(Step { stmt: db.prepare(sql, Report::default())?, params: vec![] });
+    let step = |sql: &&str| Ok(Step { stmt: db.prepare(sql, report_of(sql))?, params: vec![] });
     let steps = sql.iter().map(step).collect::<SqlResult<_>>()?;
     db.submit(Submission::new(steps, Box::new(Collect::new())))?.wait().unwrap().result
 }
@@ -92,7 +93,7 @@ pub fn run_as(txn: &mut Txn, sql: &str, report: Report) -> SqlResult<Vec<Vec<Val
 }
 
 pub fn run(txn: &mut Txn, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
-    run_as(txn, sql, Report::default())
+    run_as(txn, sql, report_of(sql))
 }
 
 pub fn int(db: &Database, sql: &str) -> i64 {
@@ -139,7 +140,7 @@ pub fn transaction_apart(db: &Database, sql: &'static str) -> Apart<SqlResult<()
 /// A message of one statement, and the process number of its client.
 pub fn message(db: &Database, sql: &str) -> (i32, Submission) {
     let pid = next_pid();
-    let stmt = db.prepare(sql, Report::default()).unwrap();
+    let stmt = db.prepare(sql, report_of(sql)).unwrap();
     let mut batch = Submission::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new()));
     batch.session = Some(db.session(pid));
     (pid, batch)

@@ -6,6 +6,7 @@ mod file_ahead;
 mod large;
 mod side_copy;
 
+use crate::support::report_of;
 use bench::*;
 use holdfast_engine::{Collect, Engine, LockStrength, LockWait, Options, Report, RowLock, Step, Submission};
 use holdfast_seams::testing::Patience;
@@ -91,7 +92,7 @@ fn a_message_given_up_hides_no_earlier_change() {
     at_once(&o.db, "update t set v = 11 where id = 1").unwrap();
     // It changes the same row, meets the holder's lock, leaves no trace on MAIN, and gives up waiting on its branch.
     let steps = ["update t set v = 12 where id = 1", "update t set v = 22 where id = 2"];
-    let step = |sql| Step { stmt: o.db.prepare(sql, Report::default()).unwrap(), params: vec![] };
+    let step = |sql| Step { stmt: o.db.prepare(sql, report_of(sql)).unwrap(), params: vec![] };
     let mut batch = Submission::new(steps.map(step).into(), Box::new(Collect::new()));
     batch.lock_timeout = Duration::from_millis(20);
     let refused = o.db.submit(batch).unwrap().wait().unwrap().result;
@@ -235,6 +236,22 @@ fn a_key_is_locked_before_it_is_there_and_while_it_goes() {
         };
         let (_, ran) = b.end();
         assert_eq!(ran.map(drop).map_err(|e| e.state()), expected, "{first}, committed {end}");
+    }
+}
+
+#[test]
+fn a_row_that_is_being_deleted_is_waited_for_whatever_else_is_in_the_text() {
+    let o = open(T);
+    for insert in
+        ["/* a job */ insert into t values(9, 0, 'new')", "insert into t select 9, 0, 'new' where 'on conflict' <> ''"]
+    {
+        at_once(&o.db, "insert into t values(8, 0, 'new')").unwrap();
+        let (mut a, b) = (begin(&o.db, RC), begin(&o.db, RC));
+        run(&mut a, "delete from t where id = 8").unwrap();
+        let b = apart(b, insert);
+        assert!(b.is_blocked_by(&o.engine, &a), "{insert}");
+        commit(a).unwrap();
+        b.end().1.unwrap();
     }
 }
 

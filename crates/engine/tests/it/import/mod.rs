@@ -2,6 +2,7 @@
 
 mod fixture;
 
+use crate::support::report_of;
 use fixture::{CHANGES, assert_same, contents, fill, stock, stock_contents};
 use holdfast_engine::import::{Import, ImportError, Imported, import};
 use holdfast_engine::{Collect, Database, Engine, Options, Report, Step, Submission};
@@ -19,7 +20,7 @@ fn try_import(file: &Path, dir: &Path) -> Result<Imported, ImportError> {
 }
 
 fn step(db: &Database, sql: &str) -> Step {
-    let report = Report { counts: true, ..Report::default() };
+    let report = Report { counts: true, ..report_of(sql) };
     Step { stmt: db.prepare(sql, report).unwrap_or_else(|e| panic!("{sql}: {e}")), params: Vec::new() }
 }
 
@@ -30,7 +31,7 @@ fn change(db: &Database, sql: &str) {
 
 fn engine_contents(db: &Database) -> Vec<(String, Vec<Vec<Value>>)> {
     contents(&mut |sql| {
-        let stmt = db.prepare(sql, Report::default()).map_err(|e| e.to_string())?;
+        let stmt = db.prepare(sql, report_of(sql)).map_err(|e| e.to_string())?;
         let rows = Collect::new();
         let mut reader = db.reader().unwrap();
         reader.run(0, &Step { stmt, params: Vec::new() }, &mut rows.clone()).map_err(|e| e.to_string())?;

@@ -4,7 +4,8 @@ use super::catalogue::in_time;
 use super::pair::{assert_same, catch_up, copy, missing, open_standby, settle};
 use super::workload::{begin, options};
 use crate::support::client::query;
-use holdfast_engine::{Collect, Engine, Options, Report, Step, WriteOptions, multi_database_commit};
+use crate::support::report_of;
+use holdfast_engine::{Collect, Engine, Options, Step, WriteOptions, multi_database_commit};
 use holdfast_seams::testing::Patience;
 use holdfast_types::{SqlError, Value};
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ fn in_both(master: &Engine, sql: &str) {
     let change = |name: &str| {
         let db = master.database(name).unwrap();
         let mut txn = db.begin_write_blocking(WriteOptions::default()).unwrap();
-        let stmt = db.prepare(sql, Report::default()).unwrap();
+        let stmt = db.prepare(sql, report_of(sql)).unwrap();
         let ran = txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(Collect::new())).unwrap();
         ran.result.unwrap();
         txn

@@ -2,9 +2,9 @@
 
 use super::pair::WAIT_MAX;
 use crate::support::client::{query, step};
+use crate::support::report_of;
 use holdfast_engine::{
-    ArchiveKeep, BeyondKeep, Collect, Database, Engine, Options, Report, Step, Submission, Ticket, WriteIsolation,
-    WriteOptions,
+    ArchiveKeep, BeyondKeep, Collect, Database, Engine, Options, Step, Submission, Ticket, WriteIsolation, WriteOptions,
 };
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Level, SqlState, Value};
@@ -92,7 +92,7 @@ fn every_way_to_commit_waits() {
         let mut txn =
             db.begin_write_blocking(WriteOptions { isolation, level: Level::Hot, ..WriteOptions::default() }).unwrap();
         let sql = format!("insert into t values({}, 1)", ids.next().unwrap());
-        let stmt = db.prepare(&sql, Report::default()).unwrap();
+        let stmt = db.prepare(&sql, report_of(&sql)).unwrap();
         txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(Collect::new())).unwrap().result.unwrap();
         txn
     };
@@ -224,7 +224,7 @@ fn a_deposed_master_writes_nothing_more_and_says_why() {
     let recovered = engine.recovered().end;
     let behind = engine.trail().read(end).unwrap().map(Result::unwrap).take_while(|boxcar| boxcar.lsn < recovered);
     assert!(behind.into_iter().all(|boxcar| boxcar.body.is_empty()), "nothing was written after it was deposed");
-    assert!(engine.database("one").unwrap().prepare("select id from t", Report::default()).is_ok());
+    assert!(engine.database("one").unwrap().prepare("select id from t", report_of("select id from t")).is_ok());
 }
 
 /// A master that was promoted or started with too much behind it takes not one write.

@@ -3,9 +3,10 @@
 use super::pair::{assert_same, assert_sound, catch_up, copy, open_standby, with_standby};
 use crate::support::client::{query, send, step};
 use crate::support::model::seeds;
+use crate::support::report_of;
 use crate::support::workload::{SCHEMA, Transaction, transaction};
 use holdfast_engine::{
-    Collect, Database, Engine, Options, ParameterChange, Report, Step, Submission, WriteOptions, WriteTxn,
+    Collect, Database, Engine, Options, ParameterChange, Step, Submission, WriteOptions, WriteTxn,
     multi_database_commit,
 };
 use holdfast_seams::testing::Seeded;
@@ -52,7 +53,7 @@ pub fn begin(master: &Engine) {
 
 fn changing(db: &Database, sql: &str) -> Option<WriteTxn> {
     let mut txn = db.begin_write_blocking(WriteOptions::default()).ok()?;
-    let stmt = db.prepare(sql, Report::default()).unwrap();
+    let stmt = db.prepare(sql, report_of(sql)).unwrap();
     txn.execute_blocking(Step { stmt, params: vec![] }, Box::new(Collect::new())).ok()?.result.ok()?;
     Some(txn)
 }

@@ -1,6 +1,7 @@
 //! A client of one database in this process.
 
 use super::workload::{Step as Ask, Transaction};
+use crate::support::report_of;
 use holdfast_engine::{Collect, Database, Report, Step, Submission, Ticket, WriteOptions};
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use std::future::Future;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 pub fn step(db: &Database, sql: &str) -> SqlResult<Step> {
-    Ok(Step { stmt: db.prepare(sql, Report { counts: true, ..Report::default() })?, params: Vec::new() })
+    Ok(Step { stmt: db.prepare(sql, Report { counts: true, ..report_of(sql) })?, params: Vec::new() })
 }
 
 pub fn query(db: &Database, sql: &str) -> Result<Vec<Vec<Value>>, String> {
@@ -75,7 +76,7 @@ fn interactive(db: &Database, steps: &[Ask]) -> Sent {
     };
     for step in steps {
         let asked: SqlResult<()> = match step {
-            Ask::Run(sql) => match block_on(txn.prepare(sql, Report::default())) {
+            Ask::Run(sql) => match block_on(txn.prepare(sql, report_of(sql))) {
                 Ok(stmt) => {
                     let ran = txn.execute_blocking(Step { stmt, params: Vec::new() }, Box::new(Collect::new()));
                     // The statement's own error undoes the statement only. One of the disk's, which a branch meets and

@@ -280,6 +280,7 @@ impl Db {
         let last = translated.steps.len().wrapping_sub(1);
         self.conn.execute_batch("SAVEPOINT one").unwrap();
         let result = translated.steps.iter().enumerate().try_for_each(|(i, step)| {
+            let step = &step.sql;
             if let Some(redefinition) = Redefinition::of(step) {
                 return redefine(&self.conn, &redefinition).map_err(|e| self.error(e, step));
             }

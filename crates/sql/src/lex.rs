@@ -21,6 +21,52 @@ pub enum Lexeme {
     Other,
 }
 
+/// A text's tokens without white space, as SQLite reads them.
+pub struct Tokens(pub Vec<Lexeme>);
+
+impl Tokens {
+    /// `None` where SQLite refuses a token.
+    pub fn new(text: &str) -> Option<Tokens> {
+        lexemes(text).map(Tokens)
+    }
+
+    /// A name: SQLite also takes a string for one.
+    pub fn name(&self, at: usize) -> Option<&str> {
+        match self.0.get(at)? {
+            Lexeme::Word(name) | Lexeme::Quoted(name) | Lexeme::Text(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether the token at a position is this keyword.
+    pub fn is(&self, at: usize, word: &str) -> bool {
+        matches!(self.0.get(at), Some(Lexeme::Word(w)) if w.eq_ignore_ascii_case(word))
+    }
+
+    /// Whether this keyword occurs.
+    pub fn has(&self, word: &str) -> bool {
+        (0..self.0.len()).any(|at| self.is(at, word))
+    }
+
+    /// The position behind these words, where they come next.
+    pub fn skip(&self, at: usize, words: &[&str]) -> usize {
+        let found = words.iter().enumerate().all(|(i, word)| self.is(at + i, word));
+        if found { at + words.len() } else { at }
+    }
+
+    /// The name at a position, without the schema before it, and the position behind it.
+    pub fn object(&self, at: usize) -> Option<(&str, usize)> {
+        let at = if self.0.get(at + 1) == Some(&Lexeme::Period) { at + 2 } else { at };
+        Some((self.name(at)?, at + 1))
+    }
+
+    /// The name behind the first of this word.
+    pub fn object_after(&self, from: usize, word: &str) -> Option<&str> {
+        let at = (from..self.0.len()).find(|at| self.is(*at, word))?;
+        self.object(at + 1).map(|(name, _)| name)
+    }
+}
+
 /// The byte order mark, which SQLite skips before a token.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
@@ -54,7 +100,7 @@ fn is_space(b: u8) -> bool {
 }
 
 /// All tokens; `None` where SQLite refuses one.
-pub fn lexemes(text: &str) -> Option<Vec<Lexeme>> {
+fn lexemes(text: &str) -> Option<Vec<Lexeme>> {
     let bytes = Bytes(text.as_bytes());
     let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.0.len() {
@@ -63,6 +109,19 @@ pub fn lexemes(text: &str) -> Option<Vec<Lexeme>> {
         at = end;
     }
     Some(found)
+}
+
+/// Where the first token ends.
+pub fn first_end(text: &str) -> Option<usize> {
+    let (bytes, mut at) = (Bytes(text.as_bytes()), 0);
+    while at < bytes.0.len() {
+        let (end, lexeme) = next(&bytes, text, at)?;
+        if lexeme.is_some() {
+            return Some(end);
+        }
+        at = end;
+    }
+    None
 }
 
 /// Whether U+FEFF stands outside quotes and comments, where SQLite skips it or takes it for a part of a name.

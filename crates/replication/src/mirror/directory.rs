@@ -16,7 +16,7 @@
 //!
 //! Away: the server continues or waits, as configured, and inspects the directory again. Refused: the server does not start.
 
-use super::records::{CopyState, MirrorOf, Record};
+use super::records::{CopyState, MIRROR_OF, MirrorOf, Record};
 use crate::settings::{Away, FILE_NAME};
 use crate::standby_file::{StandbyFile, StandbyFileError};
 use holdfast_engine::RESTORING;
@@ -223,8 +223,10 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        // A new file system has `lost+found`; a server that was started there once has written the settings.
-        if name != "lost+found" && name != FILE_NAME {
+        // A new file system has `lost+found`; a server that was started there once has written the settings; a start that was killed
+        // in front of its first word has left a file that replaces none ([`holdfast_seams::replace`]).
+        let is_left = name.strip_suffix(".new").is_some_and(|of| of == MIRROR_OF || of == FILE_NAME);
+        if name != "lost+found" && name != FILE_NAME && !is_left {
             names.push(name);
         }
     }
@@ -265,6 +267,8 @@ mod tests {
         assert!(matches!(inspect(&known, &b), Ok(Action::Away(why)) if why.contains("mount the disk")));
         fs::create_dir_all(b.join("lost+found")).unwrap();
         assert!(matches!(inspect(&main(&a), &b), Ok(Action::Copy("it is empty"))));
+        fs::write(b.join("mirror_of.toml.new"), "").unwrap();
+        assert!(matches!(inspect(&main(&a), &b), Ok(Action::Copy("it is empty"))), "left by a kill");
         fs::write(b.join("photo.jpg"), "").unwrap();
         let refused = inspect(&main(&a), &b).unwrap_err().to_string();
         assert!(refused.contains("photo.jpg"), "{refused}");

@@ -39,7 +39,7 @@ const FORMAT: u32 = 1;
 /// Longest file that is read.
 const BYTES_MAX: u64 = 64 << 10;
 
-const MIRROR_OF: &str = "mirror_of.toml";
+pub(super) const MIRROR_OF: &str = "mirror_of.toml";
 const MIRROR: &str = "mirror.toml";
 
 /// The state of a mirror's directory.

@@ -271,7 +271,7 @@ mod tests {
     fn statements() {
         let text = "create subscription S connection 'host=hq user=''r2''' publication p, \"Q\" with (connect = false, \
                     create_slot = off, enabled = 0, slot_name = NONE, copy_data = 'false', binary = false, streaming = off, \
-                    synchronous_commit = remote_apply, two_phase = false, disable_on_error);";
+                    synchronous_commit = remote_apply, two_phase = false, disable_on_error, mode = partition);";
         let options = WrittenOptions {
             connect: Some(false),
             create_slot: Some(false),
@@ -281,6 +281,7 @@ mod tests {
             refresh: None,
             synchronous_commit: Some(SynchronousCommit::RemoteApply),
             disable_on_error: Some(true),
+            partition: Some(true),
             binary: Some(false),
             streaming: Some(false),
             two_phase: Some(false),

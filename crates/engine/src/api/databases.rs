@@ -11,7 +11,7 @@ use crossbeam_channel::Receiver;
 use holdfast_store::volume::{Stamp, stamp_of};
 use holdfast_trail::Span;
 use holdfast_types::access::{DatabaseAccess, Roles};
-use holdfast_types::record::{Checkpoint, put_database_access, put_volume_create, put_volume_drop};
+use holdfast_types::record::{Checkpoint, put_checkpoint, put_database_access, put_volume_create, put_volume_drop};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Level, SqlError, SqlResult, SqlState, VolumeId};
 use std::path::Path;
@@ -111,6 +111,15 @@ impl Engine {
         if access != DatabaseAccess::default() {
             put_database_access(&mut body, entry.volume(), &access);
         }
+        let checkpoint = Checkpoint {
+            volume: entry.volume(),
+            number: 0,
+            redo_start: engine.trail.durable(),
+            file_size_bytes: stamp.bytes,
+            file_mtime_ns: stamp.modified_unix_ns as i64,
+        };
+        // In one boxcar: a standby that has received the creation knows whether the file was empty.
+        put_checkpoint(&mut body, &checkpoint);
         let put = {
             let entry = entry.clone();
             move |manifest: &mut Manifest| {
@@ -120,16 +129,7 @@ impl Engine {
         };
         let change = engine.visible.change(put.clone());
         let passed = self.log_change(body, level, &change)?;
-        checkpointer::log(
-            engine,
-            &[Checkpoint {
-                volume: entry.volume(),
-                number: 0,
-                redo_start: engine.trail.durable(),
-                file_size_bytes: stamp.bytes,
-                file_mtime_ns: stamp.modified_unix_ns as i64,
-            }],
-        );
+        checkpointer::log(engine, &[Checkpoint { redo_start: engine.trail.durable(), ..checkpoint }]);
         let old = engine.catalog.lock().manifest.databases.iter().find(|e| Some(e.volume()) == replaced).cloned();
         self.change_list(put)?;
         change.is_listed();

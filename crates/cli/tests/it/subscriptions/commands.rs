@@ -2,7 +2,7 @@
 
 use super::bed::Bed;
 use crate::node::{holdfast, succeeds};
-use crate::server::run;
+use crate::server::{run, until};
 use serde_json::Value;
 
 fn json(arguments: &[&str]) -> Value {
@@ -80,6 +80,8 @@ async fn list_shows_both_directions() {
         "no site: the server has no subscription and no slot\n"
     );
     bed.subscribe("").await;
+    // Else the row may come with the copy.
+    until("the feed is followed", async || bed.figure("state").await == "following").await;
     bed.publish("insert into t values (1)").await;
     bed.until_equal("select * from t", "select * from t").await;
     let sites = json(&["site", "list", "--at", &bed.subscriber.at(), "--json"]);

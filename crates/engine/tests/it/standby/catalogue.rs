@@ -266,7 +266,6 @@ fn a_promotion_refuses_to_serve_an_imported_database_empty() {
         standby.receive(std::slice::from_ref(&boxcar)).unwrap();
         is_listed = boxcar.body().windows(4).any(|w| w == b"shop");
     }
-    standby.receive(&[next()]).unwrap();
     drop(standby);
     let before = epoch_of(b.path());
     let promote = || Engine::open(b.path(), Options { epoch_min: before, ..options() }).err();

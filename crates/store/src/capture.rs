@@ -25,7 +25,7 @@
 
 use crate::carried::{Carried, UNCHANGED_BYTES_MAX};
 use crate::names;
-use crate::partition::{ChangedBy, Partitions};
+use crate::partition::{ChangedBy, PartitionError, Partitions};
 use crate::schema_map::{RowKey, TableInfo, TableMap};
 use crate::sequences::SequenceState;
 use crate::sqlite::{ChangeKind, Conn, RowChange, RowHook, SqliteError};
@@ -45,23 +45,10 @@ pub enum CaptureError {
     UnknownTable { table: String, epoch: u32 },
     #[error("table {table} has {found} columns; the schema map of epoch {epoch} has {expected}")]
     ColumnCount { table: String, found: usize, expected: usize, epoch: u32 },
-    #[error("{}", of_another(.table, .subscription, *.by))]
-    OfAnother { table: String, subscription: String, by: ChangedBy },
-    #[error("the condition of subscription \"{subscription}\" on table \"{table}\" cannot be evaluated: {why}")]
-    Condition { table: String, subscription: String, why: String },
+    #[error(transparent)]
+    Partition(#[from] PartitionError),
     #[error("cannot read column {column} of table {table}: SQLite code {code}")]
     Value { table: String, column: u16, code: c_int },
-}
-
-fn of_another(table: &str, subscription: &str, by: ChangedBy) -> String {
-    match by {
-        ChangedBy::Subscription => format!(
-            "a row of table \"{table}\" that does not meet the condition of subscription \"{subscription}\" is this database's own"
-        ),
-        _ => format!(
-            "cannot change rows of table \"{table}\" that meet the condition of subscription \"{subscription}\""
-        ),
-    }
 }
 
 /// Bytes of buffer allocated ahead.
@@ -277,8 +264,8 @@ impl Capture {
         if found != expected {
             return Err(CaptureError::ColumnCount { table: name(), found, expected, epoch: map.epoch });
         }
-        if let Some(partition) = &table.partition {
-            self.partitions.check(table, partition, change)?;
+        if let Some(rows) = &table.subscribed_rows {
+            self.partitions.check(table, rows, change)?;
         }
         if let Some(watch) = &mut self.watch {
             match watch.on_change(&map, table, change) {

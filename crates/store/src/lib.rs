@@ -22,6 +22,7 @@ pub mod schema_read;
 pub mod sequences;
 pub mod shapes;
 pub mod sqlite;
+pub mod subscribed_rows;
 pub mod subscriptions;
 pub mod temp_schema;
 pub mod touch;

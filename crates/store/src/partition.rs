@@ -9,24 +9,14 @@
 //!
 //! Failure: the change is refused, also where the condition cannot be evaluated for a row.
 
-use crate::capture::CaptureError;
 use crate::row_filter::RowFilter;
-use crate::schema_map::{SchemaError, TableInfo, TableMap, quote};
-use crate::sqlite::{ChangeKind, Conn, RowChange};
-use crate::subscriptions;
-use holdfast_types::{TableId, Value, ValueRef};
+use crate::schema_map::TableInfo;
+use crate::sqlite::{ChangeKind, RowChange};
+use crate::subscribed_rows::SubscribedRows;
+use holdfast_types::{TableId, ValueRef};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::raw::c_int;
-
-/// Which rows of a table are a subscription's.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Partition {
-    pub subscription: String,
-    condition: String,
-    /// Declared types of the stored columns.
-    declared: Vec<String>,
-}
 
 /// Who makes the changes that are captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,25 +28,24 @@ pub enum ChangedBy {
     Subscription,
 }
 
-/// Reads which tables have rows of subscriptions; the tables by their position in the map.
-pub(crate) fn read(conn: &mut Conn, map: &TableMap) -> Result<Vec<(usize, Partition)>, SchemaError> {
-    let mut found = Vec::new();
-    for subscription in subscriptions::read(conn, |id| id)?.list {
-        for (table, condition) in subscription.conditions {
-            let Some(at) = map.position(TableId(table)) else { continue };
-            let rows = conn.query_rows(&format!("PRAGMA main.table_xinfo({})", quote(&map.tables()[at].name)))?;
-            let declared = map.tables()[at].columns.iter().map(|column| match rows.get(usize::from(column.index)) {
-                Some(row) => match &row[2] {
-                    Value::Text(declared) => declared.clone(),
-                    _ => String::new(),
-                },
-                None => String::new(),
-            });
-            let declared = declared.collect();
-            found.push((at, Partition { subscription: subscription.name.clone(), condition, declared }));
-        }
+/// Why a change is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartitionError {
+    #[error("{}", of_another(.table, .subscription, *.by))]
+    OfAnother { table: String, subscription: String, by: ChangedBy },
+    #[error("the condition of subscription \"{subscription}\" on table \"{table}\" cannot be evaluated: {why}")]
+    Condition { table: String, subscription: String, why: String },
+}
+
+fn of_another(table: &str, subscription: &str, by: ChangedBy) -> String {
+    match by {
+        ChangedBy::Subscription => format!(
+            "a row of table \"{table}\" that does not meet the condition of subscription \"{subscription}\" is this database's own"
+        ),
+        _ => format!(
+            "cannot change rows of table \"{table}\" that meet the condition of subscription \"{subscription}\""
+        ),
     }
-    Ok(found)
 }
 
 /// Evaluates the conditions for one connection.
@@ -76,24 +65,24 @@ impl Partitions {
     pub fn check(
         &mut self,
         table: &TableInfo,
-        partition: &Partition,
+        rows: &SubscribedRows,
         change: &RowChange<'_>,
-    ) -> Result<(), CaptureError> {
+    ) -> Result<(), PartitionError> {
         let wanted = match self.by {
             ChangedBy::Images => return Ok(()),
             ChangedBy::Statement => false,
             ChangedBy::Subscription => true,
         };
         let broken = |why: String| {
-            let (table, subscription) = (table.name.clone(), partition.subscription.clone());
-            CaptureError::Condition { table, subscription, why }
+            let (table, subscription) = (table.name.clone(), rows.subscription.clone());
+            PartitionError::Condition { table, subscription, why }
         };
         let filter = match self.filters.entry(table.id) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let declared = partition.declared.iter().map(String::as_str);
+                let declared = rows.declared.iter().map(String::as_str);
                 let columns = table.columns.iter().map(|column| column.name.as_str()).zip(declared);
-                let filter = RowFilter::new(columns, [partition.condition.as_str()].into_iter());
+                let filter = RowFilter::new(columns, [rows.condition.as_str()].into_iter());
                 entry.insert(filter.map_err(|e| broken(e.to_string()))?)
             }
         };
@@ -106,8 +95,8 @@ impl Partitions {
             let values = values.map_err(|code| broken(format!("SQLite code {code}")))?;
             let holds = filter.put(&values).and_then(|()| filter.holds(0)).map_err(|e| broken(e.to_string()))?;
             if holds != wanted {
-                let (table, subscription) = (table.name.clone(), partition.subscription.clone());
-                return Err(CaptureError::OfAnother { table, subscription, by: self.by });
+                let (table, subscription) = (table.name.clone(), rows.subscription.clone());
+                return Err(PartitionError::OfAnother { table, subscription, by: self.by });
             }
         }
         Ok(())

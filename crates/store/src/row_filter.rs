@@ -6,7 +6,7 @@
 //!
 //! Failure: an error of SQLite; what it means for the row is for the caller to decide.
 
-use crate::schema_map::quote;
+use crate::names::quote;
 use crate::sqlite::{Conn, OpenFlags, SqliteError, StmtId};
 use holdfast_types::ValueRef;
 use rusqlite::ffi;

@@ -35,11 +35,11 @@ pub use crate::names::{
     POSITIONS_TABLE, PREPARED_TABLE, PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SHAPES_TABLE, SLOTS_TABLE,
     SUBSCRIPTIONS_TABLE, is_audited, is_internal, quote,
 };
-use crate::partition::{self, Partition};
 use crate::privileges::{self, ColumnsBefore};
 use crate::publications;
 use crate::shapes;
 use crate::sqlite::{Conn, SqliteError};
+use crate::subscribed_rows::{self, SubscribedRows};
 use crate::subscriptions;
 use holdfast_types::{Epoch, TableId, Value, ValueRef, VolumeId};
 use std::collections::{BTreeMap, HashMap};
@@ -106,7 +106,7 @@ pub struct TableInfo {
     /// What an update's image has in addition to what changed; `None` for a table that no publication has.
     pub carried: Option<Box<Carried>>,
     /// Which of its rows are a subscription's; `None` where none is, or all are.
-    pub partition: Option<Box<Partition>>,
+    pub subscribed_rows: Option<Box<SubscribedRows>>,
 }
 
 impl TableInfo {
@@ -337,8 +337,10 @@ pub fn read_map(conn: &mut Conn) -> Result<TableMap, SchemaError> {
         let columns = table.columns.iter().map(|column| &column.name);
         table.carried = carried(&published, table.id.0, columns, key).map(Box::new);
     }
-    for (at, partition) in partition::read(conn, &map)? {
-        map.tables[at].partition = Some(Box::new(partition));
+    let columns = |table: &TableInfo| table.columns.iter().map(|column| column.index).collect();
+    let tables = map.tables.iter().map(|table| (table.id, table.name.as_str(), columns(table)));
+    for (at, rows) in subscribed_rows::read(conn, tables)? {
+        map.tables[at].subscribed_rows = Some(Box::new(rows));
     }
     Ok(map)
 }
@@ -421,7 +423,7 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
         locking,
         primary,
         carried: None,
-        partition: None,
+        subscribed_rows: None,
     })
 }
 

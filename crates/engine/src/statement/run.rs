@@ -5,7 +5,7 @@ use crate::statement::model::{Statement, Step};
 use crate::statement::viewer::Viewing;
 use holdfast_store::capture::CaptureError;
 use holdfast_store::pages::ReadError;
-use holdfast_store::partition::ChangedBy;
+use holdfast_store::partition::{ChangedBy, PartitionError};
 use holdfast_store::schema_map::SchemaError;
 use holdfast_store::sqlite::{Conn, SqliteError, StmtId, sqlstate, take_cause};
 use holdfast_store::volume::VolumeError;
@@ -84,7 +84,7 @@ fn changes_are_of(conn: &mut Conn, by: ChangedBy) {
 pub fn not_captured(error: CaptureError) -> SqlError {
     let message = error.to_string();
     match error {
-        CaptureError::OfAnother { by: ChangedBy::Subscription, .. } => SqlError::new(
+        CaptureError::Partition(PartitionError::OfAnother { by: ChangedBy::Subscription, .. }) => SqlError::new(
             SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
             message,
         )
@@ -92,10 +92,14 @@ pub fn not_captured(error: CaptureError) -> SqlError {
             "The publication's condition was changed: ALTER SUBSCRIPTION ... REFRESH PUBLICATION reads it. Else change \
                  or remove the row here.",
         ),
-        CaptureError::OfAnother { .. } => SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message)
-            .with_hint("Change them at the publisher; the subscription brings the change."),
-        CaptureError::Condition { .. } => SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-            .with_hint("Give the table its columns back, or run ALTER SUBSCRIPTION ... REFRESH PUBLICATION."),
+        CaptureError::Partition(PartitionError::OfAnother { .. }) => {
+            SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message)
+                .with_hint("Change them at the publisher; the subscription brings the change.")
+        }
+        CaptureError::Partition(PartitionError::Condition { .. }) => {
+            SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .with_hint("Give the table its columns back, or run ALTER SUBSCRIPTION ... REFRESH PUBLICATION.")
+        }
         _ => SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message),
     }
 }

@@ -3,6 +3,8 @@
 //! Failure: a malformed answer is an error that quotes its type; an ErrorResponse becomes a [`ServerError`].
 
 use anyhow::Context;
+use std::io::{self, ErrorKind, Write};
+use std::net::TcpStream;
 
 /// Longest answer message taken, in bytes.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -145,6 +147,23 @@ pub fn data_row(body: &[u8]) -> anyhow::Result<Vec<Option<String>>> {
         rest = &after[bytes..];
     }
     Ok(row)
+}
+
+/// Sends all of it over a connection that does not block; waits for the other end to read where the socket's buffer is full.
+pub fn send_all(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match stream.write(rest) {
+            Ok(n) => rest = &rest[n..],
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                let mut fds = [rustix::event::PollFd::new(&*stream, rustix::event::PollFlags::OUT)];
+                rustix::event::poll(&mut fds, None)?;
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => (),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

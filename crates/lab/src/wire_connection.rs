@@ -72,19 +72,7 @@ impl Connection {
     /// Sends the outbox. A request is far smaller than a socket's buffer, which is empty when nothing is in flight;
     /// should it not fit, waits for the server to read.
     fn flush(&mut self) -> anyhow::Result<()> {
-        let mut rest = &self.outbox[..];
-        while !rest.is_empty() {
-            match self.stream.write(rest) {
-                Ok(n) => rest = &rest[n..],
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    let mut fds = [rustix::event::PollFd::new(&self.stream, rustix::event::PollFlags::OUT)];
-                    rustix::event::poll(&mut fds, None)?;
-                }
-                Err(e) if e.kind() == ErrorKind::Interrupted => (),
-                Err(e) => return Err(e).context("cannot send to the server"),
-            }
-        }
-        Ok(())
+        pg_message::send_all(&mut self.stream, &self.outbox).context("cannot send to the server")
     }
 
     /// Reads what is there; true when an answer is complete.

@@ -15,7 +15,7 @@ use crate::publication_statement::{Alteration, Content, PublicationStatement, Wr
 use crate::translated::Translated;
 use crate::words::Words;
 pub use change::{Actor, Outcome, work_out};
-pub(crate) use filter::bound;
+pub(crate) use filter::bound as bound_condition;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::tokenizer::Token;
 

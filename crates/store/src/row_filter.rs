@@ -1,5 +1,5 @@
-//! Evaluates conditions on single rows, in a private SQLite database in memory: those of publications, and those by which a
-//! subscription's rows are told from a database's own.
+//! Evaluates conditions on single rows, in a private SQLite database in memory: those of publications, and those that distinguish
+//! a subscription's rows from a database's own.
 //!
 //! The table there has the columns with their declared types and no constraint, so that a row of which only some columns are known can
 //! be put there.

@@ -129,6 +129,7 @@ impl Engine {
         };
         let change = engine.visible.change(put.clone());
         let passed = self.log_change(body, level, &change)?;
+        // Also as a record of its own: its place in the trail is remembered.
         checkpointer::log(engine, &[Checkpoint { redo_start: engine.trail.durable(), ..checkpoint }]);
         let old = engine.catalog.lock().manifest.databases.iter().find(|e| Some(e.volume()) == replaced).cloned();
         self.change_list(put)?;

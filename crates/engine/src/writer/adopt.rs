@@ -128,14 +128,17 @@ impl Writer {
         let record = self.records(content, author)?;
         self.check_size()?;
         self.conn.exec(LET_GO).map_err(|e| self.sql_error(&e))?;
-        let staged = self.conn.staged_pages();
-        if staged > 0 {
+        let adopted = match self.conn.staged_pages() {
+            0 => self
+                .volume
+                .store()
+                .adopt(finished.pages, &finished.watch)
+                .map_err(|e| (SqlState::IO_ERROR, e.to_string())),
             // They would be published over the copy's by the next commit.
-            return Err(SqlError::internal(format!("the writer has {staged} pages that are not published")));
-        }
-        let adopted = self.volume.store().adopt(finished.pages, &finished.watch);
+            staged => Err((SqlState::INTERNAL_ERROR, format!("the writer has {staged} pages that are not published"))),
+        };
         let again = self.conn.exec(TAKE_AGAIN);
-        let number = adopted.map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))?;
+        let number = adopted.map_err(|(state, message)| SqlError::new(state, message))?;
         if self.on.lock().registering {
             self.database.engine.locks.adopt(self.database.id, std::mem::take(&mut finished.raised));
         }

@@ -1,8 +1,8 @@
 //! One connection of the echo server: messages in, the shortest complete answers out.
 
-use crate::pg_message::{first_answer, message};
+use crate::pg_message::{first_answer, message, send_all};
 use std::collections::HashSet;
-use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result};
 use std::net::TcpStream;
 
 /// Codes of a first message (PostgreSQL manual, "Message Formats"): TLS or GSSAPI encryption is asked for.
@@ -150,18 +150,7 @@ impl Session {
 
     /// Sends the answers. They are far smaller than a socket's buffer; should they not fit, waits for the client to read.
     fn flush(&mut self) -> Result<()> {
-        let mut rest = &self.outbox[..];
-        while !rest.is_empty() {
-            match self.stream.write(rest) {
-                Ok(n) => rest = &rest[n..],
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    let mut fds = [rustix::event::PollFd::new(&self.stream, rustix::event::PollFlags::OUT)];
-                    rustix::event::poll(&mut fds, None)?;
-                }
-                Err(e) if e.kind() == ErrorKind::Interrupted => (),
-                Err(e) => return Err(e),
-            }
-        }
+        send_all(&mut self.stream, &self.outbox)?;
         self.outbox.clear();
         Ok(())
     }

@@ -224,7 +224,7 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         // A new file system has `lost+found`; a server that was started there once has written the settings; a start that was killed
-        // in front of its first word has left a file that replaces none ([`holdfast_seams::replace`]).
+        // while it wrote the first of these files has left it as NAME.new ([`holdfast_seams::replace`]).
         let is_left = name.strip_suffix(".new").is_some_and(|of| of == MIRROR_OF || of == FILE_NAME);
         if name != "lost+found" && name != FILE_NAME && !is_left {
             names.push(name);

@@ -35,7 +35,7 @@ pub(super) fn condition(remote: &RemoteTable, oid: u32, context: &Context<'_>) -
              read-only here.",
         ));
     }
-    let bound = |condition: &String| publications::bound(&format!("SELECT ({condition})"), table, context);
+    let bound = |condition: &String| publications::bound_condition(&format!("SELECT ({condition})"), table, context);
     let all = remote.conditions.iter().map(bound).collect::<SqlResult<Vec<String>>>()?;
     Ok(if all.len() == 1 { all.concat() } else { format!("({})", all.join(" OR ")) })
 }

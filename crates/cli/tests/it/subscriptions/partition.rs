@@ -4,6 +4,7 @@
 use super::bed::{Bed, connection, figure, until_equal};
 use crate::node::Node;
 use crate::server::{one, run, state, until_settled};
+use futures::{SinkExt, pin_mut};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
@@ -65,12 +66,16 @@ async fn two_sites_write_their_own_rows() {
         assert_eq!(state(&two, sql).await, Some(SqlState::READ_ONLY_SQL_TRANSACTION), "{sql}");
         run(&two, "rollback to s; delete from orders where site = 2 and id = 7; commit").await;
     }
+    let rows = two.copy_in("copy orders from stdin").await.unwrap();
+    pin_mut!(rows);
+    rows.send(std::io::Cursor::new("2\t70\town\n1\t70\tx\n")).await.unwrap();
+    assert_eq!(rows.finish().await.unwrap_err().code(), Some(&SqlState::READ_ONLY_SQL_TRANSACTION), "COPY");
     bed.until_equal(ALL, ALL).await;
     for (client, site) in [(&one_there, 1), (&two, 2)] {
         run(client, &format!("insert into orders select {site}, g, 'many' from generate_series(1000, 3000) g")).await;
         run(client, &format!("update orders set v = 'mine' where site = {site} and id % 3 = 0")).await;
         run(client, &format!("delete from orders where site = {site} and id % 7 = 0")).await;
-        run(client, "insert into orders values (3, 1, 'of nobody'), (3, 2, 'of nobody')").await;
+        run(client, "insert into orders values (3, 1, 'of site 3'), (3, 2, 'of site 3')").await;
         run(client, "begin; update orders set v = 'not published' where site = 3; commit").await;
         // Locks of the other's rows hold up its feed only while they last.
         run(client, "begin; select * from orders for update; commit").await;
@@ -137,6 +142,11 @@ async fn what_a_partition_needs() {
     }
     run(&two, "create publication mine for table other where (site in (2, 3) and id > 0)").await;
     assert_eq!(one(&two, "select count(*) from pg_subscription").await, "2");
+    // A condition on a column that is gone: nothing is written unchecked.
+    run(&two, "insert into other values (2, 1)").await;
+    run(&two, "alter table other drop column site cascade").await;
+    assert_eq!(state(&two, "insert into other values (2)").await, Some(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE));
+    assert_eq!(state(&two, "delete from other").await, Some(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE));
 }
 
 /// The publisher's condition changes, or its rows meet rows of the database itself: nothing of those is changed.

@@ -154,18 +154,16 @@ pub fn lacks_identity(schema: &Schema, table: &Table, update: bool) -> Option<Ne
 }
 
 /// Adds what a statement lacks that changes a table, or locks rows of it, which a subscription writes. Of a table in partition mode
-/// it may write single rows: which of them, is seen when they are captured.
+/// it may change rows: which of them, is seen when they are captured.
 pub fn add_not_subscribed(schema: &Schema, access: &mut Access) {
     let changing = Privileges::INSERT | Privileges::UPDATE | Privileges::DELETE | Privileges::TRUNCATE;
     // LOCK TABLE needs any of some privileges, and changes no row.
     let is_partition = |oid: &u32| schema.subscriptions.of_table(*oid).is_some_and(|s| s.conditions.contains_key(oid));
     let changed = access.needs.iter().filter_map(|need| match need {
-        Need::Table(need) if !need.any && !(need.privileges & changing).is_empty() => {
-            let whole = !(need.privileges & Privileges::TRUNCATE).is_empty();
-            (whole || !is_partition(&need.table)).then_some(need.table)
-        }
+        Need::Table(need) if !need.any && !(need.privileges & changing).is_empty() => Some(need.table),
         _ => None,
     });
+    let changed = changed.filter(|oid| !is_partition(oid));
     let found = changed.filter_map(|oid| Some((schema.by_oid(oid)?, schema.subscriptions.of_table(oid)?))).next();
     if let Some((table, subscription)) = found {
         let (table, subscription) = (table.name.clone(), subscription.name.clone());

@@ -203,5 +203,8 @@ async fn a_part_of_a_table_of_postgresql() {
     run(&pg, "update people set n = n + 1; insert into people values (3, 'hq', 3); delete from people where id = 2")
         .await;
     until_equal(&pg, &here, of_hq, of_hq).await;
+    // A PostgreSQL sends TRUNCATE as such.
+    run(&pg, "truncate people").await;
+    until_equal(&pg, &here, of_hq, of_hq).await;
     assert_eq!(one(&here, "select count(*) from people where id < 0").await, "2");
 }

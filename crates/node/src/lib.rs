@@ -28,6 +28,7 @@ mod reload;
 mod replication_settings;
 mod roles;
 mod server;
+mod server_functions;
 mod session;
 mod settings;
 mod statement_memory;

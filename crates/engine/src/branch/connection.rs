@@ -57,7 +57,7 @@ impl Connection {
         database.register(&mut conn)?;
         let (on, locks, id) = (running.clone(), database.engine.locks.clone(), database.id);
         let call = move |arguments: &[ValueRef<'_>]| advisory_call::call(&locks, id, &on, arguments);
-        conn.register_function(advisory::FUNCTION, 3, false, call).map_err(|e| error(&e))?;
+        conn.register_function(advisory::FUNCTION, 3, false, advisory::COST, call).map_err(|e| error(&e))?;
         // A branch's changes must never be committed, except for temporary tables. What the VFS receives of the
         // volume's pages stays on the branch and vanishes.
         let gate = conn.install_commit_gate();

@@ -5,11 +5,14 @@
 //! undone, and it runs again when the lock is granted.
 
 use crate::state::locks::{LockManager, OwnerId};
-use holdfast_types::SqlError;
+use holdfast_types::{Cost, SqlError};
 use std::sync::Arc;
 
 /// The SQL function: `holdfast_advisory(operation, key, space)`.
 pub const FUNCTION: &str = "holdfast_advisory";
+
+/// What a call costs; a wait is outside of it.
+pub const COST: Cost = Cost::Constant;
 
 /// A client's session, for locks that outlive its transactions. They are released when it is dropped.
 pub struct Session {

@@ -258,10 +258,9 @@ impl DatabaseState {
         conn.install_guard().map_err(internal)?;
         let ids = self.ids.clone();
         let refuse = |_: &[ValueRef<'_>]| Err(advisory::not_here());
-        conn.register_function(advisory::FUNCTION, 3, false, refuse).map_err(internal)?;
-        conn.set_cost(advisory::FUNCTION, Cost::Constant);
-        conn.set_cost(NEXT_ID, Cost::Constant);
-        conn.register_next_id(NEXT_ID, move |table, highest| ids.next(table, highest)).map_err(internal)?;
+        conn.register_function(advisory::FUNCTION, 3, false, advisory::COST, refuse).map_err(internal)?;
+        conn.register_next_id(NEXT_ID, Cost::Constant, move |table, highest| ids.next(table, highest))
+            .map_err(internal)?;
         match &self.engine.options.connect {
             Some(connect) => {
                 let this: Arc<dyn ConnectedDatabase> = self.clone();

@@ -221,7 +221,7 @@ mod tests {
                  insert into t(x) with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n; end;",
         )
         .unwrap();
-        c.register_function("not_known", 1, true, |a| Ok(a[0].to_value())).unwrap();
+        c.register_function("not_known", 1, true, Cost::Unbounded, |a| Ok(a[0].to_value())).unwrap();
         c
     }
 
@@ -338,7 +338,6 @@ mod tests {
     fn costs() {
         use Cost::*;
         let mut c = conn();
-        c.set_cost("not_known", Unbounded);
         let values = |n: usize, value: &str| vec![value; n].join("), (");
         let concats = format!("select {}", vec!["?1"; CALLS_MAX + 2].join(" || "));
         let (few, many) = (values(CALLS_MAX, "upper(?1)"), values(CALLS_MAX + 1, "upper(?1)"));

@@ -6,8 +6,8 @@
 //! | listed as linear | [`Cost::Linear`]: time and result are at most proportional to its arguments |
 //! | anything else: a function that no list knows | [`Cost::Unbounded`] |
 //!
-//! SQLite's own functions are listed here, all others where they are registered ([`Conn::set_cost`]). A function is named as EXPLAIN shows
-//! it, with or without the number of its arguments: `trim(1)` removes blanks, `trim(2)` compares each character with a set.
+//! SQLite's own functions are listed here; every other one has its cost where it is registered ([`Conn::register_function`]). A function is
+//! named as EXPLAIN shows it, with or without the number of its arguments: `trim(1)` removes blanks, `trim(2)` compares each character with a set.
 
 use super::conn::Conn;
 use holdfast_types::Cost;
@@ -122,18 +122,18 @@ impl Costs {
         let argument_bytes_max = Arc::new(AtomicUsize::new(usize::MAX));
         Costs { registered: HashMap::new(), argument_bytes_max, usual_value_bytes }
     }
+
+    /// Takes the cost of a function that is registered on the connection.
+    pub fn register(&mut self, function: &'static str, cost: Cost) {
+        self.registered.insert(function, cost);
+    }
 }
 
 impl Conn {
-    /// Declares the cost of a function that was registered on this connection.
-    pub fn set_cost(&mut self, function: &'static str, cost: Cost) {
-        self.costs.registered.insert(function, cost);
-    }
-
     /// The cost of a function as EXPLAIN names it: `name(arguments)`.
     pub fn cost(&self, shown: &str) -> Cost {
         let name = shown.split('(').next().unwrap_or(shown);
-        if let Some(cost) = self.costs.registered.get(shown).or_else(|| self.costs.registered.get(name)) {
+        if let Some(cost) = self.costs.registered.get(name) {
             return *cost;
         }
         let listed = |list: &[&str]| list.iter().any(|f| f.eq_ignore_ascii_case(shown) || f.eq_ignore_ascii_case(name));
@@ -167,12 +167,13 @@ mod tests {
     #[test]
     fn what_is_not_listed_is_unbounded() {
         let mut c = conn();
-        c.set_cost("hf_add", Cost::Constant);
-        c.set_cost("hf_substr(2)", Cost::Linear);
+        c.register_function("hf_add", 2, true, Cost::Constant, |_| Ok(Value::Null)).unwrap();
+        c.register_function("hf_pad", 2, true, Cost::Unbounded, |_| Ok(Value::Null)).unwrap();
+        c.register_next_id("next_id", Cost::Linear, |_, _| Ok(1)).unwrap();
         for (shown, cost) in [
             ("hf_add(2)", Cost::Constant),
-            ("hf_substr(2)", Cost::Linear),
-            ("hf_substr(3)", Cost::Unbounded),
+            ("hf_pad(2)", Cost::Unbounded),
+            ("next_id(1)", Cost::Linear),
             ("ABS(1)", Cost::Constant),
             ("upper(1)", Cost::Linear),
             ("trim(1)", Cost::Linear),
@@ -190,8 +191,8 @@ mod tests {
     #[test]
     fn bounds_hold_for_values_and_arguments_until_they_are_removed() {
         let mut c = conn();
-        c.register_function("first", 1, true, |a| Ok(a[0].to_value())).unwrap();
-        c.register_function("made", 1, true, |a| match a[0] {
+        c.register_function("first", 1, true, Cost::Linear, |a| Ok(a[0].to_value())).unwrap();
+        c.register_function("made", 1, true, Cost::Linear, |a| match a[0] {
             ValueRef::Int(n) => Ok(Value::Text("x".repeat(n as usize))),
             _ => Ok(Value::Null),
         })

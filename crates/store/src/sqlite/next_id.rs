@@ -3,7 +3,7 @@
 use super::conn::Conn;
 use super::error::SqliteError;
 use super::sqlstate::encode_error;
-use holdfast_types::{SqlError, SqlResult};
+use holdfast_types::{Cost, SqlError, SqlResult};
 use rusqlite::functions::FunctionFlags;
 
 impl Conn {
@@ -11,9 +11,11 @@ impl Conn {
     /// rowid that the table has or ever had, as far as this connection can see.
     pub fn register_next_id(
         &mut self,
-        name: &str,
+        name: &'static str,
+        cost: Cost,
         choose: impl Fn(&str, &dyn Fn() -> SqlResult<i64>) -> SqlResult<i64> + Send + 'static,
     ) -> Result<(), SqliteError> {
+        self.costs.register(name, cost);
         let call = move |context: &rusqlite::functions::Context<'_>| {
             let table = context.get_raw(0).as_str().unwrap_or_default();
             let highest = || {

@@ -11,7 +11,7 @@ use super::conn::Conn;
 use super::error::SqliteError;
 use super::sqlstate::encode_error;
 use holdfast_types::cancel::{Asked, watch};
-use holdfast_types::{SqlResult, Value, ValueRef};
+use holdfast_types::{Cost, SqlResult, Value, ValueRef};
 use rusqlite::ffi;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ToSqlOutput;
@@ -51,14 +51,16 @@ impl Conn {
     }
 
     /// Adds a scalar function. `arguments` is their number, -1 for any number. A deterministic function always returns
-    /// the same result for the same arguments and may be used in an index.
+    /// the same result for the same arguments and may be used in an index. `cost` decides where statements that call it may run.
     pub fn register_function(
         &mut self,
-        name: &str,
+        name: &'static str,
         arguments: i32,
         deterministic: bool,
+        cost: Cost,
         call: impl Fn(&[ValueRef<'_>]) -> SqlResult<Value> + Send + 'static,
     ) -> Result<(), SqliteError> {
+        self.costs.register(name, cost);
         let mut flags = FunctionFlags::SQLITE_UTF8;
         if deterministic {
             flags |= FunctionFlags::SQLITE_DETERMINISTIC;
@@ -340,8 +342,8 @@ mod tests {
         let mut c = memory();
         let error = SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "no\0number").with_hint("write digits");
         let raised = error.clone();
-        c.register_function("fails", -1, true, move |_| Err(raised.clone())).unwrap();
-        c.register_function("sum9", 9, true, |args| {
+        c.register_function("fails", -1, true, Cost::Unbounded, move |_| Err(raised.clone())).unwrap();
+        c.register_function("sum9", 9, true, Cost::Unbounded, |args| {
             Ok(Value::Int(args.iter().map(|v| if let ValueRef::Int(i) = v { *i } else { 0 }).sum()))
         })
         .unwrap();
@@ -356,7 +358,7 @@ mod tests {
     #[test]
     fn a_functions_panic_is_an_error() {
         let mut c = memory();
-        c.register_function("boom", 0, false, |_| panic!("boom")).unwrap();
+        c.register_function("boom", 0, false, Cost::Unbounded, |_| panic!("boom")).unwrap();
         assert!(c.query_value("SELECT boom()").is_err());
         assert_eq!(c.query_value("SELECT 1").unwrap(), Value::Int(1));
     }

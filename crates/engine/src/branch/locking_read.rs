@@ -55,7 +55,7 @@ impl RowLocker<'_> {
         stale_schema(&mut running, &self.database.schema_number);
         let checked = match granted {
             Grant::Granted => {
-                locks.lock_touches(owner, self.database.id, &[touch], running.snapshot, running.locks_max)
+                locks.lock_touches(owner, self.database.id, &[touch], running.snapshot, running.locks_max, &[])
             }
             Grant::Blocked => Checked::Blocked(table, mode),
         };

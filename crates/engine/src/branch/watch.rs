@@ -29,8 +29,10 @@ impl BranchWatch {
         let id = LockId { volume: self.volume, target: Target::Table(table) };
         let mode = LockMode::Table(mode);
         let granted = self.locks.try_lock(owner, id, mode);
-        if granted == Grant::Blocked {
-            running.found.blocked = Some((id, mode));
+        match granted {
+            Grant::Blocked => running.found.blocked = Some((id, mode)),
+            Grant::Granted if self.locks.holds_whole(owner, id) => running.whole.push(table),
+            Grant::Granted => {}
         }
         stale_schema(running, &self.schema_number);
         granted
@@ -81,7 +83,8 @@ impl Watch for BranchWatch {
             }
             running.parents.push(parent);
         }
-        match self.locks.lock_touches(owner, self.volume, &self.touched, running.snapshot, running.locks_max) {
+        let Running { snapshot, locks_max, whole, .. } = &*running;
+        match self.locks.lock_touches(owner, self.volume, &self.touched, *snapshot, *locks_max, whole) {
             Checked::Fresh => {}
             // The statement continues and collects locks (RULE 25).
             Checked::Stale(number) => running.found.stale = running.found.stale.max(Some(number)),

@@ -145,6 +145,7 @@ impl Connection {
         running.found = Found::default();
         running.tables.clear();
         running.parents.clear();
+        running.whole.clear();
         drop(running);
         self.conn.capture().clear_stop();
     }

@@ -27,6 +27,8 @@ pub struct Running {
     pub tables: Vec<TableId>,
     /// Tables that it has locked because their rows are referenced.
     pub parents: Vec<TableId>,
+    /// Those of both that the transaction has locked as a whole: no other transaction can lock rows of them.
+    pub whole: Vec<TableId>,
     /// The owner of advisory locks.
     pub session: Option<OwnerId>,
     /// An advisory lock that was waited for and has not been taken yet.

@@ -8,7 +8,7 @@ use holdfast_store::capture::{Watch, Watched};
 use holdfast_store::locking::{Touch, touches};
 use holdfast_store::schema_map::{TableInfo, TableMap};
 use holdfast_store::sqlite::RowChange;
-use holdfast_types::{Row, RowLock, VolumeId};
+use holdfast_types::{Row, RowLock, TableLockMode, VolumeId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -49,10 +49,12 @@ impl Watch for WriterWatch {
     }
 }
 
-/// Whether MAIN may return the row: no other transaction has locked it.
+/// Whether MAIN may return the row: no other transaction has locked it, nor its table as a whole.
 pub fn is_free(database: &DatabaseState, map: &TableMap, locks: &[RowLock], row: &dyn Row) -> bool {
     locks.iter().filter_map(|lock| touch(lock, map, row)).all(|t| {
-        let target = Target::Row { class: t.class, table: t.table, hash: t.hash };
-        database.engine.locks.is_free(LockId { volume: database.id, target }, LockMode::Row(t.mode))
+        let row = (Target::Row { class: t.class, table: t.table, hash: t.hash }, LockMode::Row(t.mode));
+        let whole = (Target::Table(t.table), LockMode::Table(TableLockMode::RowShare));
+        let is_free = |(target, mode)| database.engine.locks.is_free(LockId { volume: database.id, target }, mode);
+        is_free(row) && is_free(whole)
     })
 }

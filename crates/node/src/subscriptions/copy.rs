@@ -9,7 +9,7 @@
 use super::apply::Applier;
 use super::progress::{Phase, Progress};
 use super::publisher::{PLUGIN, as_sql, connect, named, quoted, quoted_list};
-use super::target::Target;
+use super::target::{Prepared, Target};
 use holdfast_client::{LinkError, ReplicationLink};
 use holdfast_engine::{Collect, WriteTxn};
 use holdfast_sites::pgoutput::Column;
@@ -17,7 +17,7 @@ use holdfast_sites::received::RemoteRelation;
 use holdfast_types::array::Array;
 use holdfast_types::lsn::parse_lsn;
 use holdfast_types::schema::Schema;
-use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+use holdfast_types::{SqlError, SqlResult, SqlState, TableLockMode, Value};
 use holdfast_wire::copy::{CopyFormat, CopyReader};
 
 /// Rows, and bytes of them, in one request to the writer.
@@ -76,7 +76,10 @@ async fn through(
     let target = target_of(copy, applier, &schema, columns)?;
     link.copy_out(&text).await.map_err(as_sql)?;
     let mut txn = applier.begin(applier.positions.copied_at(copy.oid, point)).await?;
-    let loaded = load(link, &target, &mut txn, copy, progress).await;
+    let loaded = match txn.lock_table(copy.table, TableLockMode::Exclusive, false).await {
+        Ok(()) => load(link, &target, &mut txn, copy, progress).await,
+        Err(error) => Err(error),
+    };
     if let Err(error) = loaded {
         txn.rollback().await?;
         return Err(error);
@@ -150,6 +153,69 @@ async fn what_to_copy(copy: &Copy<'_>, link: &mut ReplicationLink) -> Result<(Ve
     Ok((names, text))
 }
 
+/// Rows for one request to the writer.
+struct Rows {
+    values: Vec<Vec<Value>>,
+    /// The line of the first.
+    first_line: u64,
+}
+
+/// The rows of a COPY as they arrive.
+struct Loading<'a> {
+    link: &'a mut ReplicationLink,
+    reader: CopyReader,
+    target: &'a Target,
+    loader: &'a Prepared,
+    copy: &'a Copy<'a>,
+    progress: &'a Progress,
+    has_ended: bool,
+}
+
+impl Loading<'_> {
+    /// Reads and converts rows until a limit is reached; `None` where no more come.
+    async fn next(&mut self) -> SqlResult<Option<Rows>> {
+        let (mut values, mut first_line, mut fields, mut bytes) = (Vec::new(), 0, Vec::new(), 0);
+        while !self.has_ended {
+            let data = self.link.copied().await.map_err(as_sql)?;
+            match &data {
+                Some(data) => {
+                    self.progress.heard(data.len());
+                    bytes += data.len();
+                    self.reader.feed(data);
+                }
+                None => {
+                    self.has_ended = true;
+                    self.reader.finish();
+                }
+            }
+            while self.reader.next_row(&mut fields)? {
+                let line = self.reader.line();
+                if values.is_empty() {
+                    first_line = line;
+                }
+                values.push(self.target.loaded(self.loader, &mut fields).map_err(|e| self.copy.in_line(line, e))?);
+            }
+            if values.len() >= ROWS_MAX || bytes >= BYTES_MAX {
+                break;
+            }
+        }
+        Ok((!values.is_empty()).then_some(Rows { values, first_line }))
+    }
+}
+
+impl Copy<'_> {
+    /// The error with the place in the copy at which it happened.
+    fn in_line(&self, line: u64, error: SqlError) -> SqlError {
+        let message = format!("copy of \"public.{}\", line {line}: {}", self.table, error.message());
+        let named = SqlError::new(error.state(), message);
+        match error.parts().detail.clone() {
+            Some(detail) => named.with_detail(detail),
+            None => named,
+        }
+    }
+}
+
+/// Puts the rows into the table. While the writer has some the next ones are read.
 async fn load(
     link: &mut ReplicationLink,
     target: &Target,
@@ -158,42 +224,28 @@ async fn load(
     progress: &Progress,
 ) -> SqlResult<()> {
     let loader = target.loader()?;
-    let mut reader = CopyReader::new(CopyFormat::text(), target.column_names());
-    let (mut rows, mut fields, mut bytes, mut first_line): (Vec<Vec<Value>>, _, usize, u64) =
-        (Vec::new(), Vec::new(), 0, 0);
-    let in_line = |line: u64, error: SqlError| {
-        let message = format!("copy of \"public.{}\", line {line}: {}", copy.table, error.message());
-        let detail = error.parts().detail.clone();
-        let named = SqlError::new(error.state(), message);
-        detail.map_or(named.clone(), |detail| named.with_detail(detail))
-    };
-    loop {
-        let data = link.copied().await.map_err(as_sql)?;
-        match &data {
-            Some(data) => {
-                progress.heard(data.len());
-                bytes += data.len();
-                reader.feed(data);
+    let reader = CopyReader::new(CopyFormat::text(), target.column_names());
+    let mut loading = Loading { link, reader, target, loader: &loader, copy, progress, has_ended: false };
+    let mut next = loading.next().await?;
+    while let Some(Rows { values, first_line }) = next {
+        let count = values.len() as u64;
+        let run = async {
+            let ran = txn.execute_rows(loader.statement.clone(), values).await?;
+            ran.map_err(|(at, error)| copy.in_line(first_line + at as u64, error))
+        };
+        let (mut run, mut read) = (std::pin::pin!(run), std::pin::pin!(loading.next()));
+        // An error of the writer does not wait for the publisher; one of the link waits for the writer, which rolls back then.
+        next = tokio::select! {
+            ran = &mut run => {
+                ran?;
+                read.await?
             }
-            None => reader.finish(),
-        }
-        while reader.next_row(&mut fields)? {
-            let line = reader.line();
-            if rows.is_empty() {
-                first_line = line;
+            read = &mut read => {
+                run.await?;
+                read?
             }
-            rows.push(target.loaded(&loader, &mut fields).map_err(|e| in_line(line, e))?);
-        }
-        if !rows.is_empty() && (data.is_none() || rows.len() >= ROWS_MAX || bytes >= BYTES_MAX) {
-            let ready = std::mem::take(&mut rows);
-            let count = ready.len() as u64;
-            bytes = 0;
-            let ran = txn.execute_rows(loader.statement.clone(), ready).await?;
-            ran.map_err(|(at, error)| in_line(first_line + at as u64, error))?;
-            progress.change(|figures| figures.rows_copied += count);
-        }
-        if data.is_none() {
-            return Ok(());
-        }
+        };
+        progress.change(|figures| figures.rows_copied += count);
     }
+    Ok(())
 }

@@ -230,6 +230,11 @@ impl State {
     }
 }
 
+/// Whether a table that is locked so has no row that another transaction can change or lock.
+fn is_whole(mode: LockMode) -> bool {
+    matches!(mode, LockMode::Table(TableLockMode::Exclusive | TableLockMode::AccessExclusive))
+}
+
 /// A lock's name in messages.
 fn show(id: &LockId) -> String {
     match id.target {
@@ -358,7 +363,14 @@ impl LockManager {
         Ok(Some(Wait { manager: self.clone(), owner, granted }))
     }
 
-    /// Locks what a branch that reads `snapshot` is about to change, and compares versions.
+    /// Whether the owner has locked a table so that no other transaction can change or lock its rows.
+    pub fn holds_whole(&self, owner: OwnerId, table: LockId) -> bool {
+        let s = self.0.lock();
+        s.locks.get(&table).is_some_and(|l| l.holders.iter().any(|(o, m)| *o == owner && is_whole(*m)))
+    }
+
+    /// Locks what a branch that reads `snapshot` is about to change, and compares versions. Rows of the tables in `whole`, which the
+    /// owner has locked as a whole, need no lock of their own: a load of a million rows would take as many.
     pub fn lock_touches(
         &self,
         owner: OwnerId,
@@ -366,13 +378,14 @@ impl LockManager {
         touches: &[Touch],
         snapshot: u64,
         locks_max: usize,
+        whole: &[TableId],
     ) -> Checked {
         let mut s = self.0.lock();
         let mut stale = None;
         for t in touches {
             let lock = id(volume, Target::Row { class: t.class, table: t.table, hash: t.hash });
             let mode = LockMode::Row(t.mode);
-            if s.try_lock(owner, lock, mode) == Grant::Blocked {
+            if !whole.contains(&t.table) && s.try_lock(owner, lock, mode) == Grant::Blocked {
                 return Checked::Blocked(lock, mode);
             }
             let Some(versions) = s.volumes.get(&volume) else { continue };
@@ -440,9 +453,14 @@ impl LockManager {
         self.0.lock().volumes.entry(volume).or_default().begin_batch(number, durable)
     }
 
-    /// An open transaction has locked a row or a key.
+    /// An open transaction has locked a row or a key, or all of a table.
     pub fn has_row_locks(&self, volume: VolumeId) -> bool {
-        self.0.lock().locks.keys().any(|id| id.volume == volume && matches!(id.target, Target::Row { .. }))
+        let locks_rows = |id: &LockId, lock: &Lock| match id.target {
+            Target::Row { .. } => true,
+            Target::Table(_) => lock.holders.iter().any(|(_, mode)| is_whole(*mode)),
+            _ => false,
+        };
+        self.0.lock().locks.iter().any(|(id, lock)| id.volume == volume && locks_rows(id, lock))
     }
 
     /// Ends the batch: it is published.

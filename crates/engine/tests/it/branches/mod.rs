@@ -5,6 +5,7 @@ mod bench;
 mod file_ahead;
 mod large;
 mod side_copy;
+mod whole_table;
 
 use crate::support::report_of;
 use bench::*;

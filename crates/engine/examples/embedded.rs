@@ -5,7 +5,7 @@
 //! A program of its own needs SQLite's flags from this repository's `.cargo/config.toml` in its own.
 
 use holdfast_engine::{Collect, Database, Engine, Options, Report, Step, Submission};
-use holdfast_types::Value;
+use holdfast_types::{SessionContext, Value};
 use std::error::Error;
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Readers see durable snapshots and wait for no one.
     let rows = Collect::new();
     let step = Step { stmt: db.prepare("select id, balance from account", Report::default())?, params: Vec::new() };
-    db.reader()?.run(0, &step, &mut rows.clone())?;
+    db.reader()?.run(&SessionContext::NONE, 0, &step, &mut rows.clone())?;
     for row in rows.outcomes().iter().flat_map(|outcome| &outcome.rows) {
         println!("{row:?}");
     }

@@ -14,7 +14,7 @@ use anyhow::Context;
 use holdfast_engine::{Database, Engine, Options, Report, Statement, Step, Submission, Ticket};
 use holdfast_seams::RealDisk;
 use holdfast_types::schema::Dialect;
-use holdfast_types::{Level, Row, Sink, SqlError, StatementDesc, Tag, Value};
+use holdfast_types::{Level, Row, SessionContext, Sink, SqlError, StatementDesc, Tag, Value};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ impl Target for Audited {
         let count = self.database.prepare("select count(*) from txn_log", Report::default())?;
         let mut reader = self.database.reader()?;
         let mut sink = FirstInt(None);
-        reader.run(0, &Step { stmt: count, params: Vec::new() }, &mut sink)?;
+        reader.run(&SessionContext::NONE, 0, &Step { stmt: count, params: Vec::new() }, &mut sink)?;
         sink.0.map(|rows| rows as u64).context("count(*) returned no row")
     }
 }

@@ -1,5 +1,5 @@
-//! Types that every crate uses: ids, levels, values, errors, statement descriptions, schema, the result sink, and the
-//! locks and parameters that SQL names.
+//! Types that every crate uses: ids, levels, values, errors, statement descriptions, schema, the result sink,
+//! what a statement knows of its session, and the locks and parameters that SQL names.
 //!
 //! This crate does no I/O and depends on no other Holdfast crate. A type belongs here if it is written into a format
 //! (ids, the record module) or crosses a boundary between crates (values, errors, descriptions, sinks).
@@ -25,6 +25,7 @@ pub mod lsn;
 pub mod publication;
 pub mod record;
 pub mod schema;
+pub mod session_context;
 pub mod session_settings;
 pub mod sink;
 pub mod subscription;
@@ -37,6 +38,7 @@ pub use error::{SqlError, SqlResult, SqlState};
 pub use facts::{SchemaChange, StatementFacts};
 pub use ids::{Epoch, Hlc, Lsn, SiteId, TableId, TxnId, VolumeId};
 pub use level::{Level, NoSuchLevel};
+pub use session_context::SessionContext;
 pub use session_settings::{SessionSettings, SettingRow};
 pub use sink::{Row, Sink, Tag};
 pub use value::{Value, ValueRef};

@@ -1,6 +1,6 @@
 //! The run-time parameters of a session, for the functions and the view that read or set them while a statement runs.
 //!
-//! The session gives a statement a copy ([`crate::Sink::settings`]) and takes over what the statement has set when it has
+//! The session gives a statement a copy ([`crate::SessionContext::settings`]) and takes over what the statement has set when it has
 //! succeeded. A statement that fails changes nothing.
 
 use crate::error::SqlResult;

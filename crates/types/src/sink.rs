@@ -1,10 +1,8 @@
 //! Receives the rows of a statement. The engine steps SQLite and calls a [`Sink`]; the protocol implements one that
 //! encodes messages. So neither depends on the other, and no row is copied in between.
 
-use crate::access::Roles;
 use crate::desc::StatementDesc;
 use crate::error::SqlError;
-use crate::session_settings::SessionSettings;
 use crate::value::ValueRef;
 use std::any::Any;
 use std::sync::Arc;
@@ -48,17 +46,4 @@ pub trait Sink: Send + Any {
     /// Discards everything received since the last [`Sink::keep`], or everything, because it is about to run again.
     /// A sink that has passed some of it on ends the statement with an error instead.
     fn reset(&mut self);
-    /// The role that receives the results: tables that show what sessions do hide from it what it may not see. `None`: not
-    /// known, so that everything is hidden which some role may not see.
-    fn viewer(&self) -> Option<u32> {
-        None
-    }
-    /// All roles as the session sees them that receives the results; `None`: its open transaction has changed none.
-    fn own_roles(&self) -> Option<Arc<Roles>> {
-        None
-    }
-    /// The parameters of the session that receives the results, for a statement that reads or sets them; `None` for any other.
-    fn settings(&self) -> Option<Arc<dyn SessionSettings>> {
-        None
-    }
 }

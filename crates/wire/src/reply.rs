@@ -21,8 +21,7 @@ use crate::limits::{BUFFER_KEPT_BYTES_MAX, FLUSH_BYTES};
 use crate::memory::{Kept, SessionMemory};
 use crate::result_limits::ResultLimits;
 use crate::severity::Severity;
-use holdfast_types::access::Roles;
-use holdfast_types::{Row, SessionSettings, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -84,13 +83,8 @@ pub struct Reply {
     suspended: Vec<(usize, Held)>,
     copy: Option<CopyWriter>,
     stream: Option<Stream>,
-    /// The role that the answers are for.
-    viewer: Option<u32>,
     /// The limits of each result.
     result_limits: ResultLimits,
-    own_roles: Option<Arc<Roles>>,
-    /// For a statement that reads or sets parameters.
-    settings: Option<Arc<dyn SessionSettings>>,
     /// Notices below this severity are not sent.
     least_severity: Severity,
     /// What the statements of the message have taken, if that is measured.
@@ -142,10 +136,7 @@ impl Reply {
             suspended: Vec::new(),
             copy: None,
             stream: None,
-            viewer: None,
             result_limits: ResultLimits::default(),
-            own_roles: None,
-            settings: None,
             least_severity: Severity::default(),
             measured: None,
             runs_again: false,
@@ -188,17 +179,6 @@ impl Reply {
             }
             None => measured.push(Measured { rows, verb, ended: true, ..Measured::begun(step) }),
         }
-    }
-
-    /// The answers from now on are for this role, which sees these roles where its transaction has changed some.
-    pub fn set_viewer(&mut self, role: u32, own_roles: Option<Arc<Roles>>) {
-        self.viewer = Some(role);
-        self.own_roles = own_roles;
-    }
-
-    /// The parameters that the next statement reads and sets; `None`: it does neither.
-    pub fn set_settings(&mut self, settings: Option<Arc<dyn SessionSettings>>) {
-        self.settings = settings;
     }
 
     /// Notices that are less severe are not sent from now on (`client_min_messages`).
@@ -486,17 +466,5 @@ impl Sink for Reply {
         }
         self.suspended.truncate(suspended);
         self.current = Current::default();
-    }
-
-    fn viewer(&self) -> Option<u32> {
-        self.viewer
-    }
-
-    fn own_roles(&self) -> Option<Arc<Roles>> {
-        self.own_roles.clone()
-    }
-
-    fn settings(&self) -> Option<Arc<dyn SessionSettings>> {
-        self.settings.clone()
     }
 }

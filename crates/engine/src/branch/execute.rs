@@ -7,10 +7,10 @@ use crate::state::branch_connection::Connection;
 use crate::state::database::DatabaseState;
 use crate::statement::collect::Ignore;
 use crate::statement::model::{Class, Step};
-use crate::statement::run::{run_step, run_step_visiting};
+use crate::statement::run::{Under, run_step, run_step_visiting};
 use crate::statement::temp::shown::Shown;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Row, SqlError, SqlResult};
+use holdfast_types::{Row, SessionContext, SqlError, SqlResult};
 use std::sync::Arc;
 
 /// Executes the work under the schema of its transaction.
@@ -35,20 +35,23 @@ pub fn execute(
         Work::Statement { number, step, sink, .. } if step.stmt.class == Class::Ddl => {
             change_schema(c, &schema, *number, step, &mut **sink)
         }
-        Work::Statement { number, step, sink, .. } if step.stmt.report.row_locks.is_empty() => {
-            run_step(&mut c.conn, cache, &schema, *number, step, &mut **sink)
+        Work::Statement { number, step, context, sink, .. } if step.stmt.report.row_locks.is_empty() => {
+            let under = Under { schema: &schema, context };
+            run_step(&mut c.conn, cache, under, *number, step, &mut **sink)
         }
-        Work::Statement { number, step, sink, .. } => {
+        Work::Statement { number, step, context, sink, .. } => {
+            let under = Under { schema: &schema, context };
             let locks = &step.stmt.report.row_locks;
             let mut locker = RowLocker { database, running: &c.running, locks, granted: 0 };
             let mut visit = |row: &dyn Row| locker.visit(row);
-            run_step_visiting(&mut c.conn, cache, &schema, *number, step, &mut **sink, &mut visit)
+            run_step_visiting(&mut c.conn, cache, under, *number, step, &mut **sink, &mut visit)
         }
         Work::Rows { stmt, rows, failed, .. } => {
+            let under = Under { schema: &schema, context: &SessionContext::NONE };
             for (i, params) in rows.iter().enumerate() {
                 *failed = i;
                 let step = Step { stmt: stmt.clone(), params: params.clone() };
-                run_step(&mut c.conn, cache, &schema, 0, &step, &mut Ignore)?;
+                run_step(&mut c.conn, cache, under, 0, &step, &mut Ignore)?;
                 if c.running.lock().found.blocked.is_some() {
                     break;
                 }

@@ -6,7 +6,7 @@ use crate::statement::cache::StatementCache;
 use crate::statement::collect::Ignore;
 use crate::statement::images::image_error;
 use crate::statement::model::{Statement, Step};
-use crate::statement::run::run_step;
+use crate::statement::run::{Under, run_step};
 use holdfast_store::apply::{Applier, ApplyMode};
 use holdfast_store::schema_map::read_map;
 use holdfast_types::record::Ops;
@@ -63,7 +63,7 @@ pub fn duplicate_of_another(
     work: &Work,
     error: &SqlError,
 ) -> Option<Attempt> {
-    let Work::Statement { step, .. } = work else { return None };
+    let Work::Statement { step, context, .. } = work else { return None };
     if error.state() != SqlState::UNIQUE_VIOLATION || c.conn.autocommit() {
         return None;
     }
@@ -75,7 +75,8 @@ pub fn duplicate_of_another(
     let step = Step { stmt: Arc::new(probe), params: step.params.clone() };
     let mut once = StatementCache::default();
     // Only the hook's findings matter; the caller undoes everything.
-    drop(run_step(&mut c.conn, &mut once, &schema, 0, &step, &mut Ignore));
+    let under = Under { schema: &schema, context };
+    drop(run_step(&mut c.conn, &mut once, under, 0, &step, &mut Ignore));
     once.clear(&mut c.conn);
     let found = c.found();
     match (found.blocked, found.stale) {

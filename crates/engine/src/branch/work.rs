@@ -4,7 +4,7 @@ use crate::state::locks::{LockId, LockMode};
 use crate::state::taken_ids::Taken;
 use crate::statement::model::{Class, Statement, Step};
 use crate::statement::temp::tables::TempUse;
-use holdfast_types::{Sink, SqlError, Value};
+use holdfast_types::{SessionContext, Sink, SqlError, Value};
 use std::sync::Arc;
 
 /// The work to run.
@@ -12,6 +12,7 @@ pub enum Work {
     Statement {
         number: usize,
         step: Step,
+        context: SessionContext,
         sink: Box<dyn Sink>,
         /// The ids that it has taken so far.
         ids: Arc<Taken>,

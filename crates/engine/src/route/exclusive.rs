@@ -10,7 +10,7 @@ use crate::statement::model::{Report, Statement, Step};
 use crossbeam_channel::Sender;
 use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Value};
+use holdfast_types::{Level, SessionContext, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -70,8 +70,14 @@ impl ExclusiveTransaction {
     }
 
     /// Runs one statement. A failure undoes that statement; whether the transaction may continue is the caller's rule.
-    pub async fn execute(&mut self, step: Step, sink: Box<dyn Sink>, ids: Arc<Taken>) -> SqlResult<TxnRan> {
-        let answer = self.send(|answer| ExclusiveRequest::Run { step, sink, ids, answer })?;
+    pub async fn execute(
+        &mut self,
+        step: Step,
+        context: SessionContext,
+        sink: Box<dyn Sink>,
+        ids: Arc<Taken>,
+    ) -> SqlResult<TxnRan> {
+        let answer = self.send(|answer| ExclusiveRequest::Run { step, context, sink, ids, answer })?;
         let ran = answer.await.map_err(|_| gone())?;
         self.schema = ran.schema.clone();
         Ok(ran)

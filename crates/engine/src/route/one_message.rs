@@ -41,7 +41,7 @@ pub fn beside_others(database: &Arc<DatabaseState>, request: Request) {
 /// Returns the request unchanged if only the writer can run it, with that by which a cancel has reached it so far.
 async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Option<(Request, Arc<Interruption>)> {
     let Request { id, submission, done, ids, .. } = request;
-    let Submission { steps, sink, lock_timeout, session, any_order, level, author } = submission;
+    let Submission { steps, sink, context, lock_timeout, session, any_order, level, author } = submission;
     let step = steps.first()?.clone();
     let (its_session, its_author) = (session.clone(), author.clone());
     let options =
@@ -55,7 +55,7 @@ async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Op
     };
     txn.ids = ids.clone();
     // An error here means that the reply sink is lost as well: the client learns it from the dropped ticket.
-    match txn.execute_on_branch(0, step, sink).await.ok()? {
+    match txn.execute_on_branch(0, step, context.clone(), sink).await.ok()? {
         Executed::Here(TxnRan { sink, result, last_insert_rowid, .. }) => {
             finish(txn, sink, result.map_err(|e| (0, e)), Some(last_insert_rowid), done);
             None
@@ -64,7 +64,7 @@ async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Op
             let interruption = txn.interruption()?;
             drop(txn);
             sink.reset();
-            let submission = Submission { steps, sink, lock_timeout, session, any_order, level, author };
+            let submission = Submission { steps, sink, context, lock_timeout, session, any_order, level, author };
             let request = Request { id, submission, merge: None, done, sole: true, lock_owner: None, ids };
             Some((request, interruption))
         }
@@ -102,7 +102,7 @@ async fn run(database: Arc<DatabaseState>, request: Request) {
         .iter()
         .any(|s| s.stmt.class == Class::Ddl && !runs_on_a_branch(&database, &s.stmt.report.facts));
     let isolation = if exclusive { WriteIsolation::Exclusive } else { WriteIsolation::default() };
-    let Submission { steps, mut sink, lock_timeout, session, level, author, .. } = submission;
+    let Submission { steps, mut sink, context, lock_timeout, session, level, author, .. } = submission;
     let options = WriteOptions { isolation, lock_timeout, session, level, author, ..WriteOptions::default() };
     let mut txn = match WriteTxn::begin_as(database, options, id).await {
         Ok(txn) => txn,
@@ -113,7 +113,7 @@ async fn run(database: Arc<DatabaseState>, request: Request) {
     for (i, step) in steps.into_iter().enumerate() {
         sink.keep();
         // An outer error means that the reply sink is lost as well: the client learns it from the dropped ticket.
-        let Ok(ran) = txn.execute_as(i, step, sink).await else { return };
+        let Ok(ran) = txn.execute_as(i, step, context.clone(), sink).await else { return };
         sink = ran.sink;
         last = Some(ran.last_insert_rowid);
         ids.stands();

@@ -5,10 +5,10 @@ use crate::state::pin::{At, Pin};
 use crate::state::reader_connection::Connection;
 use crate::statement::describe::describe;
 use crate::statement::model::{Report, Statement, Step};
-use crate::statement::run::{on_a_fresh_snapshot, run_step, to_sql};
+use crate::statement::run::{Under, on_a_fresh_snapshot, run_step, to_sql};
 use holdfast_store::sqlite::{Conn, InterruptHandle};
 use holdfast_types::schema::Schema;
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
+use holdfast_types::{SessionContext, Sink, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
 
 /// Prepares one statement on a reader's connection and determines where it may run.
@@ -73,19 +73,25 @@ impl Reader {
     }
 
     /// Runs one reading statement.
-    pub fn run(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+    pub fn run(&mut self, context: &SessionContext, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
         if !step.stmt.class.is_read() {
             return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write on a reading connection"));
         }
         let schema = self.database.readable.get();
         let c = self.connection();
-        run_step(&mut c.conn, &mut c.cache, &schema, number, step, sink)
+        run_step(&mut c.conn, &mut c.cache, Under { schema: &schema, context }, number, step, sink)
     }
 
     /// Runs one reading statement on a network thread. What is too large for that fails with 54000, and can run elsewhere.
-    pub fn run_on_a_network_thread(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+    pub fn run_on_a_network_thread(
+        &mut self,
+        context: &SessionContext,
+        number: usize,
+        step: &Step,
+        sink: &mut dyn Sink,
+    ) -> SqlResult<()> {
         self.conn().set_bounds(Some(step.bounds_on_a_network_thread()));
-        let ran = self.run(number, step, sink);
+        let ran = self.run(context, number, step, sink);
         self.conn().set_bounds(None);
         ran
     }

@@ -34,7 +34,7 @@ use crate::state::waiting::Waiting;
 use crate::statement::model::{Class, Report, Statement, Step};
 use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, TableLockMode, Value};
+use holdfast_types::{Level, SessionContext, Sink, SqlError, SqlResult, SqlState, TableLockMode, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -248,26 +248,38 @@ impl WriteTxn {
         }
     }
 
-    /// Runs one statement. A failure undoes that statement; whether the transaction may continue is the caller's rule.
+    /// Runs one statement that no session sends. A failure undoes that statement; whether the transaction may continue is the
+    /// caller's rule.
     pub async fn execute(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
+        self.execute_for(SessionContext::NONE, step, sink).await
+    }
+
+    /// Runs one statement of a session, as [`WriteTxn::execute`] does.
+    pub async fn execute_for(&mut self, context: SessionContext, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
         self.ids = Arc::default();
-        self.execute_as(0, step, sink).await
+        self.execute_as(0, step, context, sink).await
     }
 
     /// Runs one statement as number `number` of its message.
-    pub(crate) async fn execute_as(&mut self, number: usize, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
+    pub(crate) async fn execute_as(
+        &mut self,
+        number: usize,
+        step: Step,
+        context: SessionContext,
+        sink: Box<dyn Sink>,
+    ) -> SqlResult<TxnRan> {
         if let Mode::Exclusive(_) = self.mode {
-            return self.execute_exclusively(step, sink).await;
+            return self.execute_exclusively(step, context, sink).await;
         }
         let again = step.clone();
-        match self.execute_on_branch(number, step, sink).await? {
+        match self.execute_on_branch(number, step, context.clone(), sink).await? {
             Executed::Here(ran) => Ok(ran),
             Executed::TooLarge(ran) => {
                 let moved = self.become_exclusive().await;
                 Ok(TxnRan { result: ran.result.and(moved), ..ran })
             }
             Executed::NeedsExclusive(sink) => match self.become_exclusive().await {
-                Ok(()) => self.execute_exclusively(again, sink).await,
+                Ok(()) => self.execute_exclusively(again, context, sink).await,
                 Err(e) => self.ran(sink, Err(e)),
             },
         }
@@ -278,6 +290,7 @@ impl WriteTxn {
         &mut self,
         number: usize,
         step: Step,
+        context: SessionContext,
         sink: Box<dyn Sink>,
     ) -> SqlResult<Executed> {
         let Mode::Branch(branch) = &mut self.mode else { return Err(lost()) };
@@ -289,7 +302,7 @@ impl WriteTxn {
                 Err(e) => return Ok(Executed::Here(self.ran(sink, Err(e))?)),
             }
         }
-        let (ended, work) = branch.run(Work::Statement { number, step, sink, ids: self.ids.clone() }).await?;
+        let (ended, work) = branch.run(Work::Statement { number, step, context, sink, ids: self.ids.clone() }).await?;
         let Work::Statement { sink, .. } = work else { return Err(lost()) };
         let too_large = branch.state()?.is_too_large();
         Ok(match ended {
@@ -308,12 +321,17 @@ impl WriteTxn {
         Ok(TxnRan { sink, result, schema: self.schema(), last_insert_rowid })
     }
 
-    async fn execute_exclusively(&mut self, step: Step, sink: Box<dyn Sink>) -> SqlResult<TxnRan> {
+    async fn execute_exclusively(
+        &mut self,
+        step: Step,
+        context: SessionContext,
+        sink: Box<dyn Sink>,
+    ) -> SqlResult<TxnRan> {
         if step.stmt.temp.is_some() {
             return self.ran(sink, Err(not_the_only_writer()));
         }
         let Mode::Exclusive(txn) = &mut self.mode else { return Err(lost()) };
-        txn.execute(step, sink, self.ids.clone()).await
+        txn.execute(step, context, sink, self.ids.clone()).await
     }
 
     /// [`WriteTxn::execute`] on a plain thread.

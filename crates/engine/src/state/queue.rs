@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, Sender};
 use holdfast_trail::Reservation;
 use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Hlc, Level, Sink, SqlError, SqlResult, Value};
+use holdfast_types::{Hlc, Level, SessionContext, Sink, SqlError, SqlResult, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -103,6 +103,7 @@ impl Images {
 pub enum ExclusiveRequest {
     Run {
         step: Step,
+        context: SessionContext,
         sink: Box<dyn Sink>,
         /// The ids that it has taken on a branch.
         ids: Arc<Taken>,

@@ -3,7 +3,7 @@
 use crate::state::advisory::Session;
 use crate::statement::model::Step;
 use holdfast_types::record::Author;
-use holdfast_types::{Level, Sink, SqlError, SqlResult};
+use holdfast_types::{Level, SessionContext, Sink, SqlError, SqlResult};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use tokio::sync::oneshot;
 pub struct Submission {
     pub steps: Vec<Step>,
     pub sink: Box<dyn Sink>,
+    /// What its statements know of the session that sends them.
+    pub context: SessionContext,
     /// Longest wait for a lock that another transaction holds; 0 is indefinitely.
     pub lock_timeout: Duration,
     /// The client's session, which owns advisory locks.
@@ -29,10 +31,11 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// A submission that waits for locks indefinitely and for no standby.
+    /// A submission that no session sends, and that waits for locks indefinitely and for no standby.
     pub fn new(steps: Vec<Step>, sink: Box<dyn Sink>) -> Submission {
         let (lock_timeout, level) = (Duration::ZERO, Level::Local);
-        Submission { steps, sink, lock_timeout, session: None, any_order: false, level, author: None }
+        let context = SessionContext::NONE;
+        Submission { steps, sink, context, lock_timeout, session: None, any_order: false, level, author: None }
     }
 }
 

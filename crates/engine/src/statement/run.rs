@@ -10,7 +10,7 @@ use holdfast_store::schema_map::SchemaError;
 use holdfast_store::sqlite::{Conn, SqliteError, StmtId, sqlstate, take_cause};
 use holdfast_store::volume::VolumeError;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, Tag, ValueRef};
+use holdfast_types::{Row, SessionContext, Sink, SqlError, SqlResult, SqlState, Tag, ValueRef};
 
 /// What to do with a row that a statement returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,14 @@ pub enum Take {
     Stop,
 }
 
+/// What a statement runs under.
+#[derive(Clone, Copy)]
+pub struct Under<'a> {
+    pub schema: &'a Schema,
+    /// Of the session that sends it.
+    pub context: &'a SessionContext,
+}
+
 /// Called for every row before it is emitted.
 pub type Visit<'a> = &'a mut dyn FnMut(&dyn Row) -> SqlResult<Take>;
 
@@ -30,24 +38,25 @@ pub type Visit<'a> = &'a mut dyn FnMut(&dyn Row) -> SqlResult<Take>;
 pub fn run_step(
     conn: &mut Conn,
     cache: &mut StatementCache,
-    schema: &Schema,
+    under: Under<'_>,
     number: usize,
     step: &Step,
     sink: &mut dyn Sink,
 ) -> SqlResult<()> {
-    run_step_visiting(conn, cache, schema, number, step, sink, &mut |_| Ok(Take::Emit))
+    run_step_visiting(conn, cache, under, number, step, sink, &mut |_| Ok(Take::Emit))
 }
 
 /// [`run_step`], asking about every row.
 pub fn run_step_visiting(
     conn: &mut Conn,
     cache: &mut StatementCache,
-    schema: &Schema,
+    under: Under<'_>,
     number: usize,
     step: &Step,
     sink: &mut dyn Sink,
     visit: Visit<'_>,
 ) -> SqlResult<()> {
+    let schema = under.schema;
     let sqlite = |e: SqliteError| to_sql(&e, &step.stmt.sql, schema);
     let id = cache.get(conn, &step.stmt).map_err(sqlite)?;
     if step.params.len() != step.stmt.param_count {
@@ -56,7 +65,7 @@ pub fn run_step_visiting(
     }
     conn.bind_all(id, &step.params).map_err(sqlite)?;
     sink.begin(number, &step.stmt.report.desc);
-    let _viewing = Viewing::by(&*sink);
+    let _viewing = Viewing::of(under.context);
     changes_are_of(conn, if step.stmt.report.applied { ChangedBy::Subscription } else { ChangedBy::Statement });
     let rows = step_to_end(conn, id, &step.stmt, schema, sink, visit);
     let changes = conn.changes();

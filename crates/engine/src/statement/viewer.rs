@@ -1,22 +1,12 @@
-//! What the statement that runs on this thread knows of its session: the role that receives the results, from which the
-//! catalogue hides what it may not see, the roles as its transaction has changed them, and the session's parameters. The
-//! statement's sink knows all ([`holdfast_types::Sink::viewer`], [`holdfast_types::Sink::own_roles`],
-//! [`holdfast_types::Sink::settings`]).
+//! What the statement that runs on this thread knows of its session.
 
 use holdfast_types::access::Roles;
-use holdfast_types::{SessionSettings, Sink};
+use holdfast_types::{SessionContext, SessionSettings};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-#[derive(Default)]
-struct Seen {
-    viewer: Option<u32>,
-    own_roles: Option<Arc<Roles>>,
-    settings: Option<Arc<dyn SessionSettings>>,
-}
-
 thread_local! {
-    static SEEN: RefCell<Seen> = const { RefCell::new(Seen { viewer: None, own_roles: None, settings: None }) };
+    static SEEN: RefCell<SessionContext> = const { RefCell::new(SessionContext::NONE) };
 }
 
 /// `None`: no statement runs here, or its viewer is not known.
@@ -34,18 +24,17 @@ pub fn settings() -> Option<Arc<dyn SessionSettings>> {
     SEEN.with_borrow(|seen| seen.settings.clone())
 }
 
-/// Shows what a sink knows for as long as the value lives.
-pub struct Viewing(Seen);
+/// Shows a session's context for as long as the value lives.
+pub struct Viewing(SessionContext);
 
 impl Viewing {
-    pub fn by(sink: &dyn Sink) -> Viewing {
-        let (viewer, own_roles, settings) = (sink.viewer(), sink.own_roles(), sink.settings());
-        Viewing(SEEN.replace(Seen { viewer, own_roles, settings }))
+    pub fn of(context: &SessionContext) -> Viewing {
+        Viewing(SEEN.replace(context.clone()))
     }
 }
 
 impl Drop for Viewing {
     fn drop(&mut self) {
-        SEEN.set(std::mem::take(&mut self.0));
+        SEEN.set(std::mem::replace(&mut self.0, SessionContext::NONE));
     }
 }

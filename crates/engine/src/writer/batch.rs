@@ -181,7 +181,7 @@ impl Writer {
         let attempt = request.ids.attempt();
         for s in &request.submission.steps {
             let before = self.recorded();
-            result = self.run_shared_step(step, s, &mut *request.submission.sink);
+            result = self.run_shared_step(&request.submission.context, step, s, &mut *request.submission.sink);
             if result.is_err() {
                 break;
             }

@@ -8,7 +8,7 @@ use crate::state::prewritten::Prewritten;
 use crate::state::queue::Request;
 use crate::statement::cache::StatementCache;
 use crate::statement::model::{Class, Step};
-use crate::statement::run::{Take, not_captured, run_step, run_step_visiting, schema_to_sql, to_sql};
+use crate::statement::run::{Take, Under, not_captured, run_step, run_step_visiting, schema_to_sql, to_sql};
 use holdfast_store::apply::{Applier, ApplyMode};
 use holdfast_store::capture::{Capture, Mark, flush_virtual_tables};
 use holdfast_store::ddl::execute_ddl;
@@ -20,7 +20,7 @@ use holdfast_store::volume::Volume;
 use holdfast_trail::{Reservation, ReserveError};
 use holdfast_types::record::{BatchBuilder, TxnHead};
 use holdfast_types::schema::Schema;
-use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, TxnId, Value, ValueRef};
+use holdfast_types::{Row, SessionContext, Sink, SqlError, SqlResult, SqlState, TxnId, Value, ValueRef};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -314,7 +314,13 @@ impl Writer {
     }
 
     /// Runs one statement of a transaction; a schema change is run differently.
-    pub(super) fn run_step(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+    pub(super) fn run_step(
+        &mut self,
+        context: &SessionContext,
+        number: usize,
+        step: &Step,
+        sink: &mut dyn Sink,
+    ) -> SqlResult<()> {
         if step.stmt.report.epoch.is_some_and(|epoch| epoch != self.schema.epoch) {
             return Err(SqlError::schema_changed());
         }
@@ -322,10 +328,11 @@ impl Writer {
             return self.run_ddl(number, step, sink);
         }
         let schema = self.schema.clone();
+        let under = Under { schema: &schema, context };
         let locks = &step.stmt.report.row_locks;
         let registering = self.on.lock().registering;
         if locks.is_empty() || !registering {
-            return run_step(&mut self.conn, &mut self.cache, &schema, number, step, sink);
+            return run_step(&mut self.conn, &mut self.cache, under, number, step, sink);
         }
         // The writer must not return a row that a branch has locked (RULE 21).
         let map = self.conn.capture().map().clone();
@@ -335,15 +342,21 @@ impl Writer {
             on.conflict |= on.owner.is_none() && !is_free(database, &map, locks, row);
             Ok(Take::Emit)
         };
-        run_step_visiting(&mut self.conn, &mut self.cache, &schema, number, step, sink, &mut visit)
+        run_step_visiting(&mut self.conn, &mut self.cache, under, number, step, sink, &mut visit)
     }
 
     /// Runs one statement in a batch with others. Where what it reads is too large for that it counts as one that has met a lock: it
     /// begins again on a branch.
-    pub(super) fn run_shared_step(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
-        let Some(bounds) = step.bounds() else { return self.run_step(number, step, sink) };
+    pub(super) fn run_shared_step(
+        &mut self,
+        context: &SessionContext,
+        number: usize,
+        step: &Step,
+        sink: &mut dyn Sink,
+    ) -> SqlResult<()> {
+        let Some(bounds) = step.bounds() else { return self.run_step(context, number, step, sink) };
         self.conn.set_bounds(Some(bounds));
-        let ran = self.run_step(number, step, sink);
+        let ran = self.run_step(context, number, step, sink);
         self.conn.set_bounds(None);
         if ran.as_ref().is_err_and(|e| e.state() == SqlState::PROGRAM_LIMIT_EXCEEDED) {
             self.on.lock().conflict = true;

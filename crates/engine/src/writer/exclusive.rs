@@ -29,7 +29,7 @@ use crossbeam_channel::RecvTimeoutError;
 use holdfast_store::capture::flush_virtual_tables;
 use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
-use holdfast_types::{Level, Sink, SqlError, SqlResult, SqlState, Value};
+use holdfast_types::{Level, SessionContext, Sink, SqlError, SqlResult, SqlState, Value};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -133,11 +133,11 @@ impl Writer {
     fn serve_request(&mut self, id: u64, number: u64, request: ExclusiveRequest, savepoints: &mut Vec<Savepoint>) {
         // The receiver of an answer may be gone; the disconnect is noticed at the next request.
         match request {
-            ExclusiveRequest::Run { step, mut sink, ids, answer } => {
+            ExclusiveRequest::Run { step, context, mut sink, ids, answer } => {
                 let _attempt = ids.attempt();
                 self.interruptible(id);
                 let before = self.recorded();
-                let result = self.run_in_transaction(&step, &mut *sink);
+                let result = self.run_in_transaction(&context, &step, &mut *sink);
                 if result.is_ok() {
                     self.report_recorded(before, &mut *sink);
                 }
@@ -192,10 +192,10 @@ impl Writer {
         Ok(self.conn.capture().buffer().clone())
     }
 
-    fn run_in_transaction(&mut self, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+    fn run_in_transaction(&mut self, context: &SessionContext, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
         // The catalogue shows what the transaction itself has created and dropped.
         let _shown = Shown::new(self.schema.clone());
-        self.or_no_trace(|writer| writer.run_step(0, step, sink))
+        self.or_no_trace(|writer| writer.run_step(context, 0, step, sink))
     }
 
     fn run_rows(&mut self, stmt: Arc<Statement>, rows: Vec<Vec<Value>>) -> RowsRan {
@@ -203,7 +203,7 @@ impl Writer {
         let ran = self.or_no_trace(|writer| {
             for (i, params) in rows.into_iter().enumerate() {
                 at = i;
-                writer.run_step(0, &Step { stmt: stmt.clone(), params }, &mut Ignore)?;
+                writer.run_step(&SessionContext::NONE, 0, &Step { stmt: stmt.clone(), params }, &mut Ignore)?;
             }
             Ok(())
         });

@@ -69,7 +69,9 @@ impl Writer {
         }
         let _attempt = request.ids.attempt();
         for (i, step) in request.submission.steps.iter().enumerate() {
-            let ran = self.run_step(i, step, &mut *request.submission.sink).and_then(|()| self.check_size());
+            let ran = self
+                .run_step(&request.submission.context, i, step, &mut *request.submission.sink)
+                .and_then(|()| self.check_size());
             if let Err(e) = ran {
                 return (Err(e), i);
             }

@@ -5,7 +5,7 @@ use holdfast_engine::{
     Class, Collect, Completion, Database, Engine, Options, Outcome, Report, Step, Submission, WriteIsolation,
     WriteOptions,
 };
-use holdfast_types::{Level, SqlError, SqlResult, SqlState, Value};
+use holdfast_types::{Level, SessionContext, SqlError, SqlResult, SqlState, Value};
 use std::path::Path;
 
 fn open(dir: &Path) -> Engine {
@@ -30,7 +30,7 @@ fn ok(db: &Database, sql: &str) {
 fn read(db: &Database, sql: &str) -> Vec<Vec<Value>> {
     let rows = Collect::new();
     let mut reader = db.reader().unwrap();
-    reader.run(0, &step(db, sql, &[]).unwrap(), &mut rows.clone()).unwrap();
+    reader.run(&SessionContext::NONE, 0, &step(db, sql, &[]).unwrap(), &mut rows.clone()).unwrap();
     rows.outcomes().remove(0).rows
 }
 
@@ -306,12 +306,12 @@ fn vacuum_keeps_hidden_rowids_and_survives_a_crash() {
     let before = read(&db, rows);
     let mut old = db.reader().unwrap();
     old.begin().unwrap();
-    old.run(0, &step(&db, rows, &[]).unwrap(), &mut Collect::new()).unwrap();
+    old.run(&SessionContext::NONE, 0, &step(&db, rows, &[]).unwrap(), &mut Collect::new()).unwrap();
     db.vacuum().unwrap();
     assert_eq!(read(&db, rows), before);
     ok(&db, "insert into h values('after')");
     let still = Collect::new();
-    old.run(0, &step(&db, rows, &[]).unwrap(), &mut still.clone()).unwrap();
+    old.run(&SessionContext::NONE, 0, &step(&db, rows, &[]).unwrap(), &mut still.clone()).unwrap();
     assert_eq!(still.outcomes()[0].rows, before, "the old snapshot");
     drop(old);
     let after = read(&db, rows);

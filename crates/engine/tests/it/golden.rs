@@ -8,8 +8,8 @@ use crate::support::report_of;
 use holdfast_engine::check::check;
 use holdfast_engine::trail_dump::{Filter, Item, dump};
 use holdfast_engine::{Collect, Database, Engine, Options, Step, Submission};
-use holdfast_types::Value;
 use holdfast_types::schema::Dialect;
+use holdfast_types::{SessionContext, Value};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -38,7 +38,7 @@ fn change(db: &Database, sql: &str) {
 
 fn read(db: &Database, sql: &str) -> Vec<Vec<Value>> {
     let rows = Collect::new();
-    db.reader().unwrap().run(0, &step(db, sql), &mut rows.clone()).unwrap();
+    db.reader().unwrap().run(&SessionContext::NONE, 0, &step(db, sql), &mut rows.clone()).unwrap();
     rows.outcomes().remove(0).rows
 }
 

@@ -12,8 +12,8 @@ use crate::support::plain::{Plain, dump};
 use crate::support::workload::{SCHEMA, Step, Transaction, transaction};
 use holdfast_engine::{Collect, Database, Engine, Options};
 use holdfast_seams::testing::Seeded;
-use holdfast_types::Value;
 use holdfast_types::schema::Dialect;
+use holdfast_types::{SessionContext, Value};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -182,7 +182,7 @@ fn watch(db: &Database, ready: &AtomicBool) {
         reader.begin().unwrap();
         for _ in 0..2 {
             let rows = Collect::new();
-            reader.run(0, &sum, &mut rows.clone()).unwrap();
+            reader.run(&SessionContext::NONE, 0, &sum, &mut rows.clone()).unwrap();
             if rows.outcomes()[0].rows != [[Value::Int(100 * ACCOUNTS as i64)]] {
                 eprintln!("a reader saw a wrong sum in snapshot {}", reader.snapshot());
                 std::process::abort();

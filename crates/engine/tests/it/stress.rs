@@ -8,7 +8,7 @@ use crate::support::client::step;
 use holdfast_engine::{Collect, Database, Engine, Options, Reader, Step, Submission, WriteOptions};
 use holdfast_seams::testing::{Patience, Seeded};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{SqlState, Value};
+use holdfast_types::{SessionContext, SqlState, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -114,7 +114,7 @@ fn sums_are_never_wrong() {
 
 fn rows(reader: &mut Reader, statement: &Step) -> Result<Vec<Vec<Value>>, SqlState> {
     let rows = Collect::new();
-    reader.run(0, statement, &mut rows.clone()).map_err(|e| e.state())?;
+    reader.run(&SessionContext::NONE, 0, statement, &mut rows.clone()).map_err(|e| e.state())?;
     Ok(rows.outcomes().remove(0).rows)
 }
 

@@ -382,7 +382,7 @@ impl NodeSession {
             ran.map_err(|error| Failure { step: None, error, fatal: true })?.0.map_err(at)?;
         } else {
             let mut reader = self.served.db.reader().map_err(at)?;
-            reader.run(0, &step, &mut lines.clone()).map_err(at)?;
+            reader.run(&self.context(), 0, &step, &mut lines.clone()).map_err(at)?;
         }
         let rows = lines.outcomes().pop().map(|o| o.rows).unwrap_or_default();
         answer(client, number, &entry.translated.desc, plan_tree(&rows), "EXPLAIN").map_err(at)

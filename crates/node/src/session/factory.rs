@@ -150,6 +150,7 @@ impl SessionFactory for Factory {
             statement_us: 0,
             last_id: None,
             done: Done::default(),
+            statement_settings: None,
             last_query_id: 0,
             failed_serializable: false,
             standby: self.standby,

@@ -12,12 +12,13 @@ use crate::admission::Places;
 use crate::cancel::Canceller;
 use crate::database::{Databases, InUse};
 use crate::feeds::Feeds;
-use crate::settings::Settings;
+use crate::settings::{Settings, StatementSettings};
 use crate::subscriptions::Subscriptions;
 use holdfast_engine::Completion;
 use holdfast_sql::Isolation;
 use holdfast_types::access::Roles;
 use holdfast_types::schema::Schema;
+use holdfast_types::{SessionContext, SessionSettings};
 use holdfast_wire::Keepalives;
 use holdfast_wire::completions::Mailbox;
 use std::rc::Rc;
@@ -62,6 +63,8 @@ pub struct NodeSession {
     pub(super) last_id: Option<i64>,
     /// What the present message has done so far.
     pub(super) done: Done,
+    /// The parameters for the present statement, if it reads or sets some.
+    pub(super) statement_settings: Option<Arc<StatementSettings>>,
     /// The last counted statement's number; 0: none.
     pub(super) last_query_id: i64,
     /// The last SERIALIZABLE transaction that wanted to write failed, because the database had changed since it had begun to read.
@@ -111,6 +114,16 @@ impl NodeSession {
     pub(super) fn own_roles(&self) -> Option<Arc<Roles>> {
         let block = self.state.block_ref()?;
         (!block.role_changes.is_empty()).then(|| self.roles())
+    }
+
+    /// What the present statement knows of the session.
+    pub(super) fn context(&self) -> SessionContext {
+        let settings = self.statement_settings.clone();
+        SessionContext {
+            viewer: Some(self.identity.current_role),
+            own_roles: self.own_roles(),
+            settings: settings.map(|settings| settings as Arc<dyn SessionSettings>),
+        }
     }
 
     /// The version of [`NodeSession::roles`]; a new one each time while the open transaction has changed roles.

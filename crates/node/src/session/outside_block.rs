@@ -71,7 +71,7 @@ impl NodeSession {
 
     /// The automatic transaction, and what it uses of the session.
     pub(super) fn automatic(&mut self) -> (&mut AutomaticTransaction, Host<'_>) {
-        let wanted = self.wants_automatic();
+        let (wanted, context) = (self.wants_automatic(), self.context());
         let host = Host {
             db: &self.served.db,
             settings: &self.settings,
@@ -79,6 +79,7 @@ impl NodeSession {
             locks: &self.locks,
             user: &self.identity.user,
             author: &self.identity.author,
+            context,
             last_id: &mut self.last_id,
             wanted,
         };

@@ -4,7 +4,7 @@
 use super::node_session::NodeSession;
 use crate::cancel::{Target, canceled, with_reason};
 use holdfast_engine::{Reader, Step as EngineStep};
-use holdfast_types::{Sink, SqlError, SqlResult, SqlState};
+use holdfast_types::{SessionContext, Sink, SqlError, SqlResult, SqlState};
 use holdfast_wire::{Client, Failure, Reply};
 use tokio::sync::mpsc;
 
@@ -16,15 +16,21 @@ const INLINE_BYTES_MAX: usize = 1 << 20;
 
 /// Runs the steps on the reader; several steps see one snapshot. `here`: it is a network thread, where only so much may run.
 /// The error comes with the index of the step that failed.
-fn run(reader: &mut Reader, steps: &[EngineStep], reply: &mut Reply, here: bool) -> Result<(), (usize, SqlError)> {
+fn run(
+    reader: &mut Reader,
+    context: &SessionContext,
+    steps: &[EngineStep],
+    reply: &mut Reply,
+    here: bool,
+) -> Result<(), (usize, SqlError)> {
     let one_snapshot = steps.len() > 1 && !reader.in_transaction();
     if one_snapshot {
         reader.begin().map_err(|e| (0, e))?;
     }
     let ran = steps.iter().enumerate().try_for_each(|(i, step)| {
         let ran = match here {
-            true => reader.run_on_a_network_thread(i, step, reply),
-            false => reader.run(i, step, reply),
+            true => reader.run_on_a_network_thread(context, i, step, reply),
+            false => reader.run(context, i, step, reply),
         };
         ran.map_err(|e| (i, e))
     });
@@ -56,7 +62,7 @@ impl NodeSession {
             // A statement that takes an advisory lock must not run twice.
             let may_repeat = steps.iter().all(|s| !s.stmt.report.advisory);
             client.reply().bound_unsent(may_repeat.then_some(INLINE_BYTES_MAX));
-            let ran = run(&mut reader, &steps, client.reply(), true);
+            let ran = run(&mut reader, &self.context(), &steps, client.reply(), true);
             let is_large = client.reply().has_overflowed() || ran.as_ref().is_err_and(|(_, e)| was_too_large(e));
             client.reply().bound_unsent(None);
             if is_large {
@@ -81,8 +87,9 @@ impl NodeSession {
         client: &mut Client,
     ) -> (Option<Reader>, Result<(), Failure>) {
         let target = Target::Reader(reader.interrupt_handle());
+        let context = self.context();
         let work = move |reply: &mut Reply| {
-            let ran = run(&mut reader, &steps, reply, false);
+            let ran = run(&mut reader, &context, &steps, reply, false);
             (reader, ran)
         };
         match self.on_thread(target, client, work).await {
@@ -143,8 +150,9 @@ impl NodeSession {
         step: EngineStep,
         mut sink: S,
     ) -> (Option<Reader>, SqlResult<S>) {
+        let context = self.context();
         if may_run_here(&step) {
-            let ran = reader.run_on_a_network_thread(0, &step, &mut sink);
+            let ran = reader.run_on_a_network_thread(&context, 0, &step, &mut sink);
             if !ran.as_ref().is_err_and(was_too_large) {
                 return (Some(reader), ran.map(|()| sink));
             }
@@ -152,7 +160,7 @@ impl NodeSession {
         }
         let target = Target::Reader(reader.interrupt_handle());
         let work = move || {
-            let ran = reader.run(0, &step, &mut sink);
+            let ran = reader.run(&context, 0, &step, &mut sink);
             (reader, ran.map(|()| sink))
         };
         // The thread starts in `during`, as in `on_thread`.

@@ -16,7 +16,7 @@ use crate::settings::StatementSettings;
 use holdfast_engine::{Reader, Step as EngineStep};
 use holdfast_sql::{Entry, Isolation, Kind, Piece, Scan, StatementCache, Translated};
 use holdfast_types::schema::Schema;
-use holdfast_types::{SessionSettings, SqlError, SqlResult, SqlState, Tag};
+use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
 use holdfast_wire::{Client, Failure};
 use std::sync::Arc;
 use std::time::Instant;
@@ -156,16 +156,15 @@ impl NodeSession {
         }
     }
 
-    /// Gives the reply what it needs of the session: the role that sees the answers, and how large they may be.
+    /// Gives the reply what it needs of the session: how large the answers may be, and which notices are sent.
     pub(super) fn set_reply(&self, client: &mut Client) {
         let reply = client.reply();
-        reply.set_viewer(self.identity.current_role, self.own_roles());
         reply.set_result_limits(self.settings.result_limits());
         reply.set_least_severity(self.settings.least_severity());
     }
 
     /// A copy of the session's parameters, for a statement that reads or sets them.
-    pub(super) fn statement_settings(&self, entry: &Entry<Extra>) -> Option<Arc<StatementSettings>> {
+    pub(super) fn settings_for(&self, entry: &Entry<Extra>) -> Option<Arc<StatementSettings>> {
         entry.translated.settings.then(|| Arc::new(self.values().for_statement()))
     }
 
@@ -208,10 +207,10 @@ impl NodeSession {
             }
         };
         let (begun, counted) = (Instant::now(), entry.clone());
-        let settings = self.statement_settings(&entry);
-        client.reply().set_settings(settings.clone().map(|settings| settings as Arc<dyn SessionSettings>));
+        let settings = self.settings_for(&entry);
+        self.statement_settings = settings.clone();
         let outcome = self.dispatch(number, source, entry, failed, is_sole, client).await;
-        client.reply().set_settings(None);
+        self.statement_settings = None;
         let outcome = if counted.translated.published { outcome.map_err(without_values) } else { outcome };
         let outcome = outcome.and_then(|()| self.keep_settings(settings.as_deref()).map_err(at));
         if outcome.is_ok() {

@@ -161,7 +161,9 @@ impl NodeSession {
         let Some(stmt) = entry.extra.clone() else { return Err(at(SqlError::internal("it was not prepared"))) };
         let run = self.open_temporary(temp.main).map_err(at)?;
         let (step, inserts) = (EngineStep { stmt, params }, entry.translated.kind == Kind::Insert);
-        let last = self.temporary_on_thread(number, run, client, move |run, reply| run.run(0, &step, reply)).await?;
+        let context = self.context();
+        let work = move |run: &mut TempRun, reply: &mut Reply| run.run(&context, 0, &step, reply);
+        let last = self.temporary_on_thread(number, run, client, work).await?;
         self.last_id = Some(last).filter(|id| inserts && *id != 0).or(self.last_id);
         Ok(())
     }
@@ -193,8 +195,9 @@ impl NodeSession {
             return self.create_as_on_branch(number, ddl, late, client).await;
         }
         let run = self.open_temporary(true).map_err(at)?;
+        let context = self.context();
         let work = move |run: &mut TempRun, reply: &mut Reply| {
-            run.change_tables(0, &ddl, &|statement| late.check(statement, true), reply)
+            run.change_tables(&context, 0, &ddl, &|statement| late.check(statement, true), reply)
         };
         self.temporary_on_thread(number, run, client, work).await?;
         Ok(())
@@ -217,8 +220,9 @@ impl NodeSession {
         let (params, fill_report) = (std::mem::take(&mut ddl.params), std::mem::take(&mut ddl.report));
         let made = async {
             let mut run = self.open_temporary(false)?;
+            let context = self.context();
             let (made, run) =
-                blocking(move || Ok((run.change_tables(0, &ddl, &|_| Ok(()), &mut Nowhere), run))).await?;
+                blocking(move || Ok((run.change_tables(&context, 0, &ddl, &|_| Ok(()), &mut Nowhere), run))).await?;
             drop(run);
             made?;
             let fill = tables.prepare(&fill, fill_report)?;
@@ -277,8 +281,8 @@ impl NodeSession {
         let target = Target::Reader(run.interrupt_handle()?);
         let snapshot = run.snapshot();
         let step = EngineStep { stmt: stmt.clone(), params: params.to_vec() };
-        let timeout = self.settings.timeouts().statement;
-        let work = blocking(move || Ok(run.run(0, &step, &mut sink).map(|()| sink)));
+        let (timeout, context) = (self.settings.timeouts().statement, self.context());
+        let work = blocking(move || Ok(run.run(&context, 0, &step, &mut sink).map(|()| sink)));
         let (ran, timed_out) = self.canceller.during(target, timeout, work).await;
         self.served.db.until_durable(snapshot).await?;
         ran?.map(Ok).map_err(|e| with_reason(e, timed_out))

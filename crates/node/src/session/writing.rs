@@ -31,6 +31,7 @@ impl NodeSession {
         let batch = Submission {
             steps,
             sink: client.lend_reply(),
+            context: self.context(),
             lock_timeout,
             session,
             any_order: true,
@@ -208,10 +209,11 @@ impl NodeSession {
         let timeout = timeouts.statement;
         let (db, canceller) = (self.served.db.clone(), self.canceller.clone());
         self.changes_as_author(&step.stmt)?;
+        let context = self.context();
         let txn = self.writer()?;
         txn.set_lock_timeout(timeouts.lock);
         let target = Target::Main(db, txn.id());
-        let (ran, timed_out) = canceller.during(target, timeout, txn.execute(step, sink)).await;
+        let (ran, timed_out) = canceller.during(target, timeout, txn.execute_for(context, step, sink)).await;
         let ran = ran?;
         if ran.result.is_ok() {
             self.last_id = Some(ran.last_insert_rowid).filter(|id| *id != 0).or(self.last_id);

@@ -6,12 +6,12 @@ use crate::state::pin::{At, Pin};
 use crate::statement::collect::Ignore;
 use crate::statement::describe::describe;
 use crate::statement::model::{Report, Statement, Step};
-use crate::statement::run::{run_step, to_sql};
+use crate::statement::run::{Under, run_step, to_sql};
 use crate::statement::temp::shown::Shown;
 use crate::statement::temp::uses::describe_with;
 use holdfast_store::sqlite::{InterruptHandle, TEMP_SCHEMA};
 use holdfast_store::temp_schema::read_temp_schema;
-use holdfast_types::{OnCommit, Sink, SqlError, SqlResult, Value};
+use holdfast_types::{OnCommit, SessionContext, Sink, SqlError, SqlResult, Value};
 use std::sync::Arc;
 
 /// The snapshot that it sees of permanent tables.
@@ -97,7 +97,7 @@ impl TempSpace {
         };
         switch(&mut run, "off")?;
         let ddl = TempDdl { steps, report: Report::default(), params: Vec::new(), creates: None };
-        let changed = run.change_tables(0, &ddl, &|_| Ok(()), &mut Ignore);
+        let changed = run.change_tables(&SessionContext::NONE, 0, &ddl, &|_| Ok(()), &mut Ignore);
         switch(&mut run, "on")?;
         changed
     }
@@ -124,23 +124,25 @@ impl TempRun {
     }
 
     /// Runs one statement.
-    pub fn run(&mut self, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+    pub fn run(&mut self, context: &SessionContext, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
         let schema = self.space.schema(&self.space.database.readable.get());
         let writes = step.stmt.temp.as_ref().is_some_and(|t| t.writes);
         let _shown = Shown::new(schema.clone());
-        self.work(writes, |c| run_step(&mut c.conn, &mut c.temp_cache, &schema, number, step, sink))
+        let under = Under { schema: &schema, context };
+        self.work(writes, |c| run_step(&mut c.conn, &mut c.temp_cache, under, number, step, sink))
     }
 
     /// Runs one statement for many rows of parameters, which take effect together or not at all. The error names the
     /// row.
     pub fn run_rows(&mut self, stmt: &Arc<Statement>, rows: Vec<Vec<Value>>) -> Result<(), (usize, SqlError)> {
         let schema = self.space.schema(&self.space.database.readable.get());
+        let under = Under { schema: &schema, context: &SessionContext::NONE };
         let mut at = 0;
         let done = self.work(true, |c| {
             for (i, params) in rows.into_iter().enumerate() {
                 at = i;
                 let step = Step { stmt: stmt.clone(), params };
-                run_step(&mut c.conn, &mut c.temp_cache, &schema, 0, &step, &mut Ignore)?;
+                run_step(&mut c.conn, &mut c.temp_cache, under, 0, &step, &mut Ignore)?;
             }
             Ok(())
         });
@@ -150,6 +152,7 @@ impl TempRun {
     /// Runs a schema change. `check` decides on each statement after it has been prepared and before it runs.
     pub fn change_tables(
         &mut self,
+        context: &SessionContext,
         number: usize,
         ddl: &TempDdl,
         check: &dyn Fn(&Statement) -> SqlResult<()>,
@@ -166,7 +169,8 @@ impl TempRun {
                 let params = if last { ddl.params.clone() } else { Vec::new() };
                 let step = Step { stmt: Arc::new(stmt), params };
                 let sink: &mut dyn Sink = if last { &mut *sink } else { &mut Ignore };
-                run_step(&mut c.conn, &mut c.temp_cache, &schema, number, &step, sink)?;
+                let under = Under { schema: &schema, context };
+                run_step(&mut c.conn, &mut c.temp_cache, under, number, &step, sink)?;
             }
             let list = read_temp_schema(&mut c.conn).map_err(|e| to_sql(&e, "", &Default::default()))?;
             space.set_tables(list, ddl.creates.as_ref());

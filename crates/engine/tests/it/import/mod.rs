@@ -6,7 +6,7 @@ use crate::support::report_of;
 use fixture::{CHANGES, assert_same, contents, fill, stock, stock_contents};
 use holdfast_engine::import::{Import, ImportError, Imported, import};
 use holdfast_engine::{Collect, Database, Engine, Options, Report, Step, Submission};
-use holdfast_types::Value;
+use holdfast_types::{SessionContext, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,7 +34,9 @@ fn engine_contents(db: &Database) -> Vec<(String, Vec<Vec<Value>>)> {
         let stmt = db.prepare(sql, report_of(sql)).map_err(|e| e.to_string())?;
         let rows = Collect::new();
         let mut reader = db.reader().unwrap();
-        reader.run(0, &Step { stmt, params: Vec::new() }, &mut rows.clone()).map_err(|e| e.to_string())?;
+        reader
+            .run(&SessionContext::NONE, 0, &Step { stmt, params: Vec::new() }, &mut rows.clone())
+            .map_err(|e| e.to_string())?;
         Ok(rows.outcomes().remove(0).rows)
     })
 }
@@ -228,7 +230,7 @@ fn a_foreign_change_is_adopted_as_the_start_of_a_new_history() {
     let engine = Engine::open(crashed.path(), options()).unwrap();
     let db = engine.database("shop").unwrap();
     let rows = Collect::new();
-    db.reader().unwrap().run(0, &step(&db, "select x from t"), &mut rows.clone()).unwrap();
+    db.reader().unwrap().run(&SessionContext::NONE, 0, &step(&db, "select x from t"), &mut rows.clone()).unwrap();
     assert_eq!(rows.outcomes()[0].rows, [[Value::Int(1)], [Value::Text("foreign".into())]]);
     step(&engine.database("postgres").unwrap(), "select * from kept");
     engine.close().unwrap();

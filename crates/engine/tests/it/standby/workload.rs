@@ -13,7 +13,7 @@ use holdfast_seams::testing::Seeded;
 use holdfast_types::access::predefined::{BOOTSTRAP_OID, FIRST_ROLE_OID, MONITOR_OID};
 use holdfast_types::access::{DatabaseAccess, Membership, Role, RoleChanges, RoleParameter};
 use holdfast_types::schema::Dialect;
-use holdfast_types::{Level, Value, VolumeId};
+use holdfast_types::{Level, SessionContext, Value, VolumeId};
 
 const SEEDS: u64 = 4;
 const ROUNDS: u64 = 150;
@@ -263,7 +263,7 @@ fn a_long_reader_does_not_stop_applying() {
     let count = step(&db, "select count(*) from h").unwrap();
     let read = |reader: &mut holdfast_engine::Reader| {
         let rows = Collect::new();
-        reader.run(0, &count, &mut rows.clone()).unwrap();
+        reader.run(&SessionContext::NONE, 0, &count, &mut rows.clone()).unwrap();
         rows.outcomes().remove(0).rows.remove(0).remove(0)
     };
     let mut long = db.reader().unwrap();

@@ -3,7 +3,7 @@
 use super::workload::{Step as Ask, Transaction};
 use crate::support::report_of;
 use holdfast_engine::{Collect, Database, Report, Step, Submission, Ticket, WriteOptions};
-use holdfast_types::{SqlError, SqlResult, SqlState, Value};
+use holdfast_types::{SessionContext, SqlError, SqlResult, SqlState, Value};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub fn query(db: &Database, sql: &str) -> Result<Vec<Vec<Value>>, String> {
     let rows = Collect::new();
     let stmt = step(db, sql).map_err(|e| e.to_string())?;
     let mut reader = db.reader().map_err(|e| e.to_string())?;
-    reader.run(0, &stmt, &mut rows.clone()).map_err(|e| e.to_string())?;
+    reader.run(&SessionContext::NONE, 0, &stmt, &mut rows.clone()).map_err(|e| e.to_string())?;
     Ok(rows.outcomes().remove(0).rows)
 }
 

@@ -96,7 +96,8 @@ impl AutomaticTransaction {
         txn.set_lock_timeout(timeouts.lock);
         let target = Target::Main(host.db.clone(), txn.id());
         let sink = Box::new(CountedReply::new(client.lend_reply()));
-        let (ran, timed_out) = host.canceller.during(target, timeout, txn.execute(step, sink)).await;
+        let (ran, timed_out) =
+            host.canceller.during(target, timeout, txn.execute_for(host.context.clone(), step, sink)).await;
         let ran = match ran {
             Ok(ran) => ran,
             Err(error) => {

@@ -1,8 +1,7 @@
 //! The reply of a statement in an automatic transaction, counting the rows that it changes.
 
 use crate::session::reply_sink::ReplySink;
-use holdfast_types::access::Roles;
-use holdfast_types::{Row, SessionSettings, Sink, SqlResult, StatementDesc, Tag};
+use holdfast_types::{Row, Sink, SqlResult, StatementDesc, Tag};
 use holdfast_wire::Reply;
 use std::sync::Arc;
 
@@ -52,17 +51,5 @@ impl Sink for CountedReply {
     fn reset(&mut self) {
         self.rows = 0;
         self.reply.reset();
-    }
-
-    fn viewer(&self) -> Option<u32> {
-        self.reply.viewer()
-    }
-
-    fn own_roles(&self) -> Option<Arc<Roles>> {
-        self.reply.own_roles()
-    }
-
-    fn settings(&self) -> Option<Arc<dyn SessionSettings>> {
-        self.reply.settings()
     }
 }

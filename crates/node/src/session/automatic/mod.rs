@@ -33,7 +33,7 @@ use holdfast_engine::{Collect, Database, Step as EngineStep, Ticket, WriteOption
 use holdfast_sql::{Entry, Kind};
 use holdfast_types::record::Author;
 use holdfast_types::schema::Schema;
-use holdfast_types::{SqlError, SqlResult};
+use holdfast_types::{SessionContext, SqlError, SqlResult};
 use holdfast_wire::{Client, Failure};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -69,6 +69,8 @@ pub struct Host<'a> {
     pub user: &'a str,
     /// The roles that the trail names for it.
     pub author: &'a Arc<Author>,
+    /// What its statements know of the session.
+    pub context: SessionContext,
     /// The session's `lastval()`.
     pub last_id: &'a mut Option<i64>,
     /// The session's statements outside BEGIN join an automatic transaction.

@@ -14,9 +14,8 @@
 
 use super::movement::Span;
 use holdfast_store::pages::scratch::unlinked_file;
-use holdfast_types::access::Roles;
 use holdfast_types::record::{put_cell, take_cell};
-use holdfast_types::{Row, SessionSettings, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, ValueRef};
+use holdfast_types::{Row, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, ValueRef};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -95,11 +94,6 @@ pub struct SpoolWriter {
     memory_bytes_max: usize,
     /// Rows and bytes that `reset` keeps.
     kept: (u64, u64),
-    /// The role that the rows are for.
-    viewer: Option<u32>,
-    own_roles: Option<Arc<Roles>>,
-    /// For a query that reads or sets parameters.
-    settings: Option<Arc<dyn SessionSettings>>,
 }
 
 impl SpoolWriter {
@@ -117,23 +111,7 @@ impl SpoolWriter {
             index: Index::new(index_entries_max),
             memory_bytes_max,
             kept: (0, 0),
-            viewer: None,
-            own_roles: None,
-            settings: None,
         }
-    }
-
-    /// The rows are for this role, which sees these roles where its transaction has changed some.
-    pub fn seen_by(mut self, role: u32, own_roles: Option<Arc<Roles>>) -> SpoolWriter {
-        self.viewer = Some(role);
-        self.own_roles = own_roles;
-        self
-    }
-
-    /// The query reads or sets these parameters.
-    pub fn with_settings(mut self, settings: Option<Arc<dyn SessionSettings>>) -> SpoolWriter {
-        self.settings = settings;
-        self
     }
 
     fn bytes(&self) -> u64 {
@@ -207,18 +185,6 @@ impl Sink for SpoolWriter {
         self.file_bytes = in_file;
         self.rows = rows;
         self.index.truncate(rows);
-    }
-
-    fn viewer(&self) -> Option<u32> {
-        self.viewer
-    }
-
-    fn own_roles(&self) -> Option<Arc<Roles>> {
-        self.own_roles.clone()
-    }
-
-    fn settings(&self) -> Option<Arc<dyn SessionSettings>> {
-        self.settings.clone()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::session::source::Source;
 use crate::session::state::State;
 use holdfast_engine::Step as EngineStep;
 use holdfast_sql::{Entry, FetchDirection, Kind, Scan, Translated};
-use holdfast_types::{SessionSettings, Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
+use holdfast_types::{Sink, SqlError, SqlResult, SqlState, StatementDesc, Tag, Value};
 use holdfast_wire::{Client, Failure, Reply};
 use std::any::Any;
 use std::sync::Arc;
@@ -92,7 +92,8 @@ impl NodeSession {
         self.cursors.may_add(declared.name).map_err(at)?;
         let entry = self.join_transaction(&source, entry).await.map_err(at)?;
         let params = source.bind(&entry, &self.values()).map_err(at)?;
-        let spool = self.spool(&entry, params).await.map_err(|f| Failure { step: f.step.map(|_| number), ..f })?;
+        let spool =
+            self.spool_apart(&entry, params).await.map_err(|f| Failure { step: f.step.map(|_| number), ..f })?;
         let cursor = Cursor {
             desc: Arc::new(StatementDesc {
                 params: Vec::new(),
@@ -109,14 +110,19 @@ impl NodeSession {
         Ok(())
     }
 
+    /// [`NodeSession::spool`] with parameters of the query's own. What it sets is refused: the rows are made now and read later.
+    async fn spool_apart(&mut self, entry: &Entry<Extra>, params: Vec<Value>) -> Result<SpoolWriter, Failure> {
+        let own = self.settings_for(entry);
+        let outer = std::mem::replace(&mut self.statement_settings, own);
+        let spooled = self.spool(entry, params).await;
+        self.statement_settings = outer;
+        spooled
+    }
+
     /// Runs a query in the open transaction into a spool. A failure's step is 0 or none.
     async fn spool(&mut self, entry: &Entry<Extra>, params: Vec<Value>) -> Result<SpoolWriter, Failure> {
         let at = |e| Failure::at(0, e);
-        // What its query sets is refused: the rows are made now and read later.
-        let settings = self.statement_settings(entry);
-        let mut writer = SpoolWriter::new(self.scratch.clone())
-            .seen_by(self.identity.current_role, self.own_roles())
-            .with_settings(settings.clone().map(|settings| settings as Arc<dyn SessionSettings>));
+        let mut writer = SpoolWriter::new(self.scratch.clone());
         if let Some(stmt) = &entry.extra {
             writer = match self.read_temporary_into(stmt, &params, writer).await.map_err(at)? {
                 Ok(filled) => return Ok(filled),

@@ -1,10 +1,5 @@
 //! Names in SQLite's stored SQL, as far as a definition is found by them or gets another one.
 
-/// A name in double quotes.
-pub fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// The name at the beginning of a text, without its quotes, and what follows it.
 pub fn read_name(text: &str) -> Option<(String, &str)> {
     let text = skip_blanks(text);

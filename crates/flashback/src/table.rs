@@ -4,6 +4,7 @@ use crate::error::FlashbackError;
 use crate::row::{Key, TableKey};
 use crate::server::{FIRST_OID, Session};
 use holdfast_engine::trail_dump::literal;
+use holdfast_types::quoting::{quote, quote_text};
 use holdfast_types::schema::Dialect;
 use holdfast_types::{TableId, Value};
 
@@ -49,15 +50,6 @@ pub struct Referring {
     pub itself: bool,
 }
 
-/// A name as SQL writes it.
-pub fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-fn text(value: &str) -> String {
-    format!("'{}'", value.replace('\'', "''"))
-}
-
 /// A value as SQL of a dialect.
 pub fn sql_of(value: &Value, dialect: Dialect) -> String {
     match (value, dialect) {
@@ -71,7 +63,7 @@ pub fn sql_of(value: &Value, dialect: Dialect) -> String {
 
 impl Table {
     pub fn named(session: &Session, dialect: Dialect, name: &str) -> Result<Option<Table>, FlashbackError> {
-        Table::read(session, dialect, &format!("relname = {}", text(name)))
+        Table::read(session, dialect, &format!("relname = {}", quote_text(name)))
     }
 
     pub fn numbered(session: &Session, dialect: Dialect, id: TableId) -> Result<Option<Table>, FlashbackError> {

@@ -4,7 +4,8 @@
 //! refers to itself by theirs. Tables that refer to each other in a circle, and rows that do, cannot be ordered; the server then
 //! refuses a row, and `--without-foreign-keys` is the way.
 
-use holdfast_dump::identifier::{after_word, quote, read_name, skip_blanks};
+use holdfast_dump::identifier::{after_word, read_name, skip_blanks};
+use holdfast_types::quoting::quote;
 use holdfast_types::schema::{Table, TableKind};
 use std::sync::Arc;
 

@@ -7,12 +7,13 @@
 
 use crate::error::PartError;
 use crate::order::{parents_first, rowid_name, without_foreign_keys};
-use holdfast_dump::identifier::{after_word, quote, read_name};
+use holdfast_dump::identifier::{after_word, read_name};
 use holdfast_dump::restore::Part;
 use holdfast_store::schema_map::read_map;
 use holdfast_store::schema_read::read_schema;
 use holdfast_store::sqlite::{Conn, OpenFlags};
 use holdfast_types::Value;
+use holdfast_types::quoting::quote;
 use holdfast_types::schema::{Dialect, Schema, Table, TableKind};
 use std::sync::Arc;
 

@@ -16,12 +16,12 @@
 //! decision (`archive_keep_bytes_max`).
 
 use crate::notify::Notify;
-use crate::report::ArchiveReport;
 use holdfast_archive::{
     ArchiveError, Codec, Holdings, ObjectName, Store, check_only_server, check_still_there, is_archived, put,
 };
 use holdfast_engine::Engine;
 use holdfast_trail::Trail;
+use holdfast_types::ArchiveRow;
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::Arc;
@@ -318,11 +318,11 @@ impl Archiver {
     }
 
     /// The archiver's state, for the views.
-    pub fn report(&self) -> ArchiveReport {
+    pub fn report(&self) -> ArchiveRow {
         let progress = self.progress.lock();
         let waiting = self.engine.waiting_for_archive().unwrap_or_default();
         let (name, at_us) = (|e: &Event| e.name.clone(), |e: &Event| e.at_us);
-        ArchiveReport {
+        ArchiveRow {
             place: self.store.place().to_owned(),
             state: progress.doing.word().to_owned(),
             archived: progress.archived,

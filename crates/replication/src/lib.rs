@@ -96,7 +96,7 @@ pub use pair_check::{PairCheck, check_pair};
 pub use promoting::Promoting;
 pub use rejoin::{RejoinError, Rejoined, rejoin};
 pub use replaced::Replaced;
-pub use report::{ArchiveReport, LinkReport, ReplicationReport, StandbyState};
+pub use report::ReplicationReport;
 pub use role::{Promotion, Reply, RoleEvent};
 pub use self_promotion::promote_when_named;
 pub use standby_file::{StandbyFile, StandbyFileError};

@@ -7,10 +7,11 @@ use crate::control::Control;
 use crate::following::Following;
 use crate::mirror;
 use crate::old_master::OldMaster;
-use crate::report::{ArchiveReport, LinkReport, ReplicationReport, StandbyState};
+use crate::report::ReplicationReport;
 use holdfast_engine::Engine;
 use holdfast_standby::{Hub, Phase};
 use holdfast_types::Lsn;
+use holdfast_types::{ArchiveRow, LinkRow, StandbyRow};
 use parking_lot::RwLock;
 use serde_json::json;
 use std::sync::{Arc, Weak};
@@ -147,7 +148,7 @@ impl ReplicationStatus {
     }
 }
 
-fn archive_json(a: &ArchiveReport) -> serde_json::Value {
+fn archive_json(a: &ArchiveRow) -> serde_json::Value {
     json!({
         "place": a.place, "state": a.state, "archived_lsn": a.archived_lsn, "archived_count": a.archived,
         "failed_count": a.failed, "last_error": a.last_error, "waiting_bytes": a.waiting_bytes,
@@ -155,7 +156,7 @@ fn archive_json(a: &ArchiveReport) -> serde_json::Value {
     })
 }
 
-fn standby_json(s: &StandbyState, durable_lsn: u64) -> serde_json::Value {
+fn standby_json(s: &StandbyRow, durable_lsn: u64) -> serde_json::Value {
     // A boxcar is shipped while it is still being written here.
     let end = durable_lsn.max(s.sent_lsn.filter(|_| s.connected).unwrap_or_default());
     json!({
@@ -166,7 +167,7 @@ fn standby_json(s: &StandbyState, durable_lsn: u64) -> serde_json::Value {
     })
 }
 
-fn link_report(following: &Following, engine: &Engine) -> LinkReport {
+fn link_report(following: &Following, engine: &Engine) -> LinkRow {
     let (state, why) = match following.phase() {
         Phase::Connecting => ("connecting", None),
         Phase::Pairing { .. } => ("pairing", None),
@@ -179,7 +180,7 @@ fn link_report(following: &Following, engine: &Engine) -> LinkReport {
         Phase::Following { to, .. } => reported.max(to),
         _ => reported,
     };
-    LinkReport {
+    LinkRow {
         master: following.master(),
         state: state.to_owned(),
         master_durable_lsn: to.0,
@@ -190,7 +191,7 @@ fn link_report(following: &Following, engine: &Engine) -> LinkReport {
 }
 
 /// The connected standbys, and those away for which the trail is kept.
-fn standby_states(hub: &Hub, engine: &Engine) -> Vec<StandbyState> {
+fn standby_states(hub: &Hub, engine: &Engine) -> Vec<StandbyRow> {
     let mut rows = connected_states(hub);
     for slot in engine.slots() {
         // The mirror has a row of its own.
@@ -205,7 +206,7 @@ fn standby_states(hub: &Hub, engine: &Engine) -> Vec<StandbyState> {
 }
 
 /// A standby that is away: how much it has applied is not known. `has`: the end of its trail at the last contact.
-fn away(name: String, has: Option<u64>, kept_from: Lsn, end: Lsn) -> StandbyState {
+fn away(name: String, has: Option<u64>, kept_from: Lsn, end: Lsn) -> StandbyRow {
     let ahead = has.map_or(0, |has| has.saturating_sub(end.0));
     let (state, reason) = match has {
         Some(has) if ahead > 0 => (
@@ -224,23 +225,23 @@ fn away(name: String, has: Option<u64>, kept_from: Lsn, end: Lsn) -> StandbyStat
             ),
         ),
     };
-    StandbyState {
+    StandbyRow {
         name,
         state: state.to_owned(),
         reason,
         sent_lsn: has,
         received_lsn: has,
         durable_lsn: has,
-        ..StandbyState::default()
+        ..StandbyRow::default()
     }
 }
 
-fn connected_states(hub: &Hub) -> Vec<StandbyState> {
+fn connected_states(hub: &Hub) -> Vec<StandbyRow> {
     let governed = hub.governed();
     let row = |s: holdfast_standby::hub::StandbyReport| {
         let g = governed.iter().find(|g| g.standby == s.name);
         let client = s.address.rsplit_once(':').and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
-        StandbyState {
+        StandbyRow {
             client,
             connected: true,
             state: if s.lag_bytes.is_some_and(|lag| lag < STREAMING_BYTES) { "streaming" } else { "catchup" }

@@ -7,7 +7,7 @@
 
 mod schema_change;
 
-use crate::lex::{Lexeme, Tokens, first_end};
+use crate::lex::{Lexeme, Tokens, token_end};
 use holdfast_types::StatementFacts;
 use holdfast_types::definition::redefinition::{Redefinition, SEPARATOR};
 use schema_change::schema_change;
@@ -30,8 +30,10 @@ pub fn facts(sql: &str) -> StatementFacts {
     let Some(tokens) = Tokens::new(head) else { return StatementFacts::default() };
     StatementFacts {
         verb: verb(&tokens),
+        explained_at: token_end(sql, explains(&tokens)),
+        pragma: tokens.is(explains(&tokens), "pragma"),
         names_its_rows: names_its_rows(&tokens),
-        or_replace_at: takes_or_replace(&tokens).then(|| first_end(sql)).flatten(),
+        or_replace_at: token_end(sql, usize::from(takes_or_replace(&tokens))),
         schema_change: schema_change(&tokens).map(Arc::new),
     }
 }
@@ -48,6 +50,14 @@ fn verb(tokens: &Tokens) -> &'static str {
         (depth == 0).then_some(at)
     });
     outside.find_map(known).unwrap_or_default()
+}
+
+/// The number of words of EXPLAIN or EXPLAIN QUERY PLAN; 0: it is no EXPLAIN.
+fn explains(tokens: &Tokens) -> usize {
+    match tokens.skip(0, &["explain"]) {
+        1 => tokens.skip(1, &["query", "plan"]),
+        _ => 0,
+    }
 }
 
 fn names_its_rows(tokens: &Tokens) -> bool {
@@ -112,6 +122,21 @@ mod tests {
             "",
         ] {
             assert!(!facts(sql).names_its_rows, "{sql}");
+        }
+    }
+
+    #[test]
+    fn explain_is_looked_through() {
+        for (sql, explained, pragma) in [
+            ("EXPLAIN QUERY PLAN select 1", Some(" select 1"), false),
+            ("/* c */ explain\n-- d\ndelete from t", Some("\n-- d\ndelete from t"), false),
+            ("explain pragma table_info(t)", Some(" pragma table_info(t)"), true),
+            (" PRAGMA table_info(t)", None, true),
+            ("select plan from query where a = 'pragma'", None, false),
+            ("\"explain\" select 1", None, false),
+        ] {
+            let facts = facts(sql);
+            assert_eq!((facts.explained_at.map(|at| &sql[at..]), facts.pragma), (explained, pragma), "{sql}");
         }
     }
 

@@ -111,17 +111,15 @@ fn lexemes(text: &str) -> Option<Vec<Lexeme>> {
     Some(found)
 }
 
-/// Where the first token ends.
-pub fn first_end(text: &str) -> Option<usize> {
-    let (bytes, mut at) = (Bytes(text.as_bytes()), 0);
-    while at < bytes.0.len() {
-        let (end, lexeme) = next(&bytes, text, at)?;
-        if lexeme.is_some() {
-            return Some(end);
-        }
+/// Where the token of this number ends, from 1; `None` for 0.
+pub fn token_end(text: &str, number: usize) -> Option<usize> {
+    let (bytes, mut at, mut left) = (Bytes(text.as_bytes()), 0, number);
+    while left > 0 {
+        let (end, lexeme) = (at < bytes.0.len()).then(|| next(&bytes, text, at))??;
+        left -= usize::from(lexeme.is_some());
         at = end;
     }
-    None
+    (number > 0).then_some(at)
 }
 
 /// Whether U+FEFF stands outside quotes and comments, where SQLite skips it or takes it for a part of a name.

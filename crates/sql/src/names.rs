@@ -1,5 +1,6 @@
 //! Identifiers: PostgreSQL's folding, SQLite's quoting.
 
+pub use holdfast_types::quoting::{quote, quote_text};
 use holdfast_types::schema::Table;
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{Ident, ObjectName};
@@ -7,16 +8,6 @@ use sqlparser::ast::{Ident, ObjectName};
 /// The name of an identifier: folded to lower case unless quoted.
 pub fn fold(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
-}
-
-/// An identifier in SQLite's SQL.
-pub fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A text literal in SQLite's SQL.
-pub fn quote_text(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// The schema of temporary tables, as it is named in SQLite's SQL; a session also uses it for its own.

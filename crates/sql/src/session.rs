@@ -1,6 +1,5 @@
 //! Commands that concern the session or the transaction, not the data.
 
-use crate::catalogue::quote_plain;
 use crate::command::{Isolation, Kind, TransactionModes};
 use crate::cursor;
 use crate::names::fold;
@@ -15,6 +14,7 @@ use crate::types;
 use crate::vacuum;
 use holdfast_types::access::{Access, Need};
 use holdfast_types::desc::{ColumnDesc, StatementDesc, oid};
+use holdfast_types::quoting::quote_ident;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value};
 use sqlparser::ast::{
@@ -360,7 +360,7 @@ fn set(set: &Set) -> SqlResult<Translated> {
             }
             // Each name of a list, as PostgreSQL shows it.
             let is_list = LISTS_OF_NAMES.contains(&name.as_str());
-            let texts: Vec<String> = if is_list { texts.iter().map(|t| quote_plain(t)).collect() } else { texts };
+            let texts: Vec<String> = if is_list { texts.iter().map(|t| quote_ident(t)).collect() } else { texts };
             let default = matches!(values.as_slice(), [Expr::Identifier(i)] if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"));
             command(name, (!default).then(|| texts.join(", ")), local)
         }

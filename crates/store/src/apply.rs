@@ -10,8 +10,9 @@
 
 use crate::ddl::{change_schema, execute_ddl, execute_ddl_on_branch, schema_hash};
 use crate::fragments::Fragments;
-use crate::schema_map::{RowKey, SchemaError, TableInfo, TableMap, quote};
+use crate::schema_map::{RowKey, SchemaError, TableInfo, TableMap};
 use crate::sqlite::{Conn, SqliteError, StmtId, ffi, sqlite_version};
+use holdfast_types::quoting::quote;
 use holdfast_types::record::{Cells, Ddl, DecodeError, Key, Mask, Op, Ops, Sequences};
 use holdfast_types::{TableId, TxnId, ValueRef};
 use std::fmt::Write;

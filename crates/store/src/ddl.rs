@@ -14,10 +14,11 @@
 //! earlier schema change of the same savepoint had replaced it.
 
 use crate::capture::Mute;
-use crate::schema_map::{RowKey, SchemaError, TableInfo, TableMap, begin_ddl, end_ddl, quote};
+use crate::schema_map::{RowKey, SchemaError, TableInfo, TableMap, begin_ddl, end_ddl};
 use crate::sequences::{flush_sequences, sequences_follow_ddl};
 use crate::sqlite::{Conn, SqliteError, sqlite_version};
 use holdfast_types::definition::redefinition::Redefinition;
+use holdfast_types::quoting::quote;
 use holdfast_types::record::{Ddl, op, put_cell};
 use holdfast_types::{Value, ValueRef};
 use std::sync::Arc;

@@ -14,9 +14,9 @@
 //! applied, and a key with a NULL is not a key. Indexes on expressions and partial indexes are left to MAIN, which
 //! enforces them when a transaction is merged.
 
-use crate::names::quote;
 use crate::schema_map::{RowKey, TableInfo, TableMap};
 use crate::sqlite::{ChangeKind, Conn, RowChange, SqliteError};
+use holdfast_types::quoting::quote;
 use holdfast_types::{LockStrength, TableId, Value, ValueRef};
 use std::os::raw::c_int;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};

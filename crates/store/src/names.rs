@@ -36,8 +36,3 @@ pub fn is_audited(name: &[u8]) -> bool {
 pub fn is_internal(name: &[u8]) -> bool {
     name.get(..INTERNAL_PREFIX.len()).is_some_and(|head| head.eq_ignore_ascii_case(INTERNAL_PREFIX))
 }
-
-/// A name as SQL text.
-pub fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}

@@ -15,10 +15,11 @@
 //!
 //! Failure: a list that cannot be read is damage, and the schema cannot be served.
 
-use crate::names::{PRIVILEGES_TABLE, PUBLICATIONS_TABLE, quote};
+use crate::names::{PRIVILEGES_TABLE, PUBLICATIONS_TABLE};
 use crate::sqlite::{Conn, SqliteError, ffi};
 use holdfast_types::access::grants::{DefaultGrants, Grants, ObjectGrants, acl_text, parse_acl};
 use holdfast_types::access::privilege::Acl;
+use holdfast_types::quoting::quote;
 use holdfast_types::{Value, ValueRef};
 use std::collections::BTreeMap;
 

@@ -245,7 +245,7 @@ pub(crate) fn with_renamed(filter: &str, old: &str, new: &str) -> String {
     let mut from = 0;
     for token in tokens(filter).iter().filter(|t| is_column(t, filter, old)) {
         out.push_str(filter.get(from..token.at.start).unwrap_or(""));
-        out.push_str(&crate::names::quote(new));
+        out.push_str(&holdfast_types::quoting::quote(new));
         from = token.at.end;
     }
     out.push_str(filter.get(from..).unwrap_or(""));

@@ -6,9 +6,9 @@
 //!
 //! Failure: an error of SQLite; what it means for the row is for the caller to decide.
 
-use crate::names::quote;
 use crate::sqlite::{Conn, OpenFlags, SqliteError, StmtId};
 use holdfast_types::ValueRef;
+use holdfast_types::quoting::quote;
 use rusqlite::ffi;
 
 /// See the module.

@@ -33,7 +33,7 @@ use crate::carried::{Carried, carried};
 use crate::locking::{self, Locking};
 pub use crate::names::{
     POSITIONS_TABLE, PREPARED_TABLE, PRIVILEGES_TABLE, PUBLICATIONS_TABLE, SHAPES_TABLE, SLOTS_TABLE,
-    SUBSCRIPTIONS_TABLE, is_audited, is_internal, quote,
+    SUBSCRIPTIONS_TABLE, is_audited, is_internal,
 };
 use crate::privileges::{self, ColumnsBefore};
 use crate::publications;
@@ -41,6 +41,7 @@ use crate::shapes;
 use crate::sqlite::{Conn, SqliteError};
 use crate::subscribed_rows::{self, SubscribedRows};
 use crate::subscriptions;
+use holdfast_types::quoting::quote;
 use holdfast_types::{Epoch, TableId, Value, ValueRef, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 

@@ -11,9 +11,10 @@
 
 use crate::privileges;
 use crate::publications;
-use crate::schema_map::{RowKey, TableMap, is_internal, quote};
+use crate::schema_map::{RowKey, TableMap, is_internal};
 use crate::sqlite::{Conn, SqliteError};
 use crate::subscriptions;
+use holdfast_types::quoting::quote;
 use holdfast_types::schema::{Column, ForeignKey, Index, Schema, Table, TableKind, Trigger};
 use holdfast_types::{TableId, Value};
 use std::collections::{BTreeMap, HashMap};

@@ -2,9 +2,9 @@
 //!
 //! Failure: the internal table of subscriptions cannot be read.
 
-use crate::names::quote;
 use crate::sqlite::{Conn, SqliteError};
 use crate::subscriptions;
+use holdfast_types::quoting::quote;
 use holdfast_types::{TableId, Value};
 
 /// Which rows of a table are a subscription's.

@@ -3,9 +3,10 @@
 //! A table's number is [`FIRST_TEMP_ID`] plus its root page, which the table keeps when it is renamed. The number is
 //! higher than any permanent table's, so that the OIDs differ too.
 
-use crate::schema_map::{Primary, primary_key, quote};
+use crate::schema_map::{Primary, primary_key};
 use crate::schema_read::{FIRST_OID, columns, read_foreign_keys, read_indexes, read_texts, text};
 use crate::sqlite::{Conn, SqliteError, TEMP_SCHEMA};
+use holdfast_types::quoting::quote;
 use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{TableId, Value};
 use std::sync::Arc;

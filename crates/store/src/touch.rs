@@ -12,8 +12,9 @@
 //!
 //! Failure: none. What cannot be read is an error of the operation that needs it.
 
-use crate::schema_map::{RowKey, TableInfo, TableMap, quote};
+use crate::schema_map::{RowKey, TableInfo, TableMap};
 use crate::sqlite::{Conn, SqliteError, StmtId};
+use holdfast_types::quoting::quote;
 use holdfast_types::record::{Cells, Key, Op, Ops};
 use holdfast_types::{TableId, Value, ValueRef};
 use std::collections::HashMap;

@@ -6,12 +6,17 @@
 
 use std::sync::Arc;
 
-/// Facts of one statement. The default claims nothing: every use of a fact is correct without it.
+/// Facts of one statement. The default claims nothing: every use of a fact is correct without it, but that SQLite refuses an
+/// EXPLAIN without [`StatementFacts::explained_at`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatementFacts {
     /// The word that names the statement in messages, in capitals: the verb after WITH, else the first word. Empty if it is not
     /// known.
     pub verb: &'static str,
+    /// The place in the text of the statement behind EXPLAIN or EXPLAIN QUERY PLAN. `None`: it is no EXPLAIN.
+    pub explained_at: Option<usize>,
+    /// It is a PRAGMA, or explains one. SQLite's program does not show what a PRAGMA reads.
+    pub pragma: bool,
     /// It is an INSERT of VALUES, or an UPDATE or DELETE, that reads no second table and skips no row because of a conflict. A wrong
     /// "no" only costs time.
     pub names_its_rows: bool,

@@ -28,23 +28,24 @@ pub fn describe(conn: &mut Conn, sql: &str, report: Report) -> Result<Statement,
         true => (conn.prepare(sql)?, Vec::new()),
         false => conn.guarded_touching(|conn| conn.prepare(sql))?,
     };
-    let described = classify(conn, id, sql).map(|Classified { class, cost }| Statement {
-        id: NEXT.fetch_add(1, Ordering::Relaxed),
-        sql: sql.to_owned(),
-        param_count: conn.param_count(id),
-        class: match class {
-            _ if report.ddl => Class::Ddl,
-            Class::Read if report.write => Class::Write,
-            Class::Scan if report.write => Class::WriteScan,
-            class => class,
-        },
-        cost,
-        names_its_rows: class == Class::Write && report.facts.names_its_rows,
-        columns: conn.columns(id),
-        report,
-        touched: touched.into(),
-        temp: None,
-    });
+    let described =
+        classify(conn, id, sql, report.facts.explained_at.is_some()).map(|Classified { class, cost }| Statement {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            sql: sql.to_owned(),
+            param_count: conn.param_count(id),
+            class: match class {
+                _ if report.ddl => Class::Ddl,
+                Class::Read if report.write => Class::Write,
+                Class::Scan if report.write => Class::WriteScan,
+                class => class,
+            },
+            cost,
+            names_its_rows: class == Class::Write && report.facts.names_its_rows,
+            columns: conn.columns(id),
+            report,
+            touched: touched.into(),
+            temp: None,
+        });
     conn.finalize(id);
     described
 }

@@ -9,6 +9,7 @@ use crate::state::queue::{FinishPrepared, Prepare};
 use crate::state::submission::{Completion, OnCompletion};
 use crate::statement::collect::Ignore;
 use holdfast_store::schema_map::PREPARED_TABLE;
+use holdfast_types::quoting::quote_text;
 use holdfast_types::record::{Author, Op, Ops};
 use holdfast_types::{Level, SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::sync::Arc;
@@ -21,10 +22,6 @@ const DELETE: &str = "DELETE FROM main.holdfast_prepared WHERE gid = ?1";
 
 /// A transaction's bytes are kept in rows of this size.
 const PART_BYTES: usize = 1 << 20;
-
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
 
 impl Writer {
     /// Makes every check of a commit, leaves no trace of it, and keeps the transaction as rows.
@@ -86,8 +83,10 @@ impl Writer {
     }
 
     fn prepared_body(&mut self, gid: &str) -> SqlResult<Vec<u8>> {
-        let rows = self
-            .query_rows(&format!("SELECT body FROM main.{PREPARED_TABLE} WHERE gid = {} ORDER BY part", quoted(gid)))?;
+        let rows = self.query_rows(&format!(
+            "SELECT body FROM main.{PREPARED_TABLE} WHERE gid = {} ORDER BY part",
+            quote_text(gid)
+        ))?;
         let part = |row: Vec<Value>| match row.into_iter().next() {
             Some(Value::Blob(bytes)) => Ok(bytes),
             _ => Err(damaged(gid)),

@@ -16,8 +16,8 @@ use super::statements::Statement;
 use crate::error::FlashbackError;
 use crate::server::{Connect, Session};
 use crate::source::Source;
-use crate::table::quote;
 use holdfast_types::Lsn;
+use holdfast_types::quoting::quote;
 use serde::Serialize;
 
 /// Statements under one savepoint, and in one message.

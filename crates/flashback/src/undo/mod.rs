@@ -105,7 +105,7 @@ impl Plan {
         let mut database = None;
         for statement in &self.statements {
             if database != Some(&statement.database) {
-                text.push_str(&format!("USE {};\n", crate::table::quote(&statement.database)));
+                text.push_str(&format!("USE {};\n", holdfast_types::quoting::quote(&statement.database)));
                 database = Some(&statement.database);
             }
             text.push_str(&format!("{};\n", statement.sql));

@@ -9,7 +9,8 @@
 use super::net::Net;
 use crate::find::key_shown;
 use crate::row::TableKey;
-use crate::table::{Referring, Table, quote, sql_of};
+use crate::table::{Referring, Table, sql_of};
+use holdfast_types::quoting::quote;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{TableId, Value};
 use serde::Serialize;

@@ -10,10 +10,10 @@ use crate::clock::server_start_us;
 use crate::feeds::{Feeds, SlotReport};
 use crate::subscriptions::{Figures, Subscriptions};
 use holdfast_engine::{Blocked, Database, DatabaseInfo, Engine};
-use holdfast_replication::{ArchiveReport, LinkReport, ReplicationStatus, StandbyState};
+use holdfast_replication::ReplicationStatus;
 use holdfast_sql::catalogue::{
-    ArchiveRow, DatabaseActivityRow, DumpRow, HbaRow, IdentRow, LinkRow, Live, OldestSnapshot, SessionRow, SlotRow,
-    StandbyRow, Standing, StatementRow, SubscriberRow, SubscriptionRow, TableActivityRow, TransactionsRow,
+    DatabaseActivityRow, DumpRow, HbaRow, IdentRow, Live, OldestSnapshot, SessionRow, SlotRow, Standing, StatementRow,
+    SubscriberRow, SubscriptionRow, TableActivityRow, TransactionsRow,
 };
 use holdfast_store::subscriptions::SELECT_POSITIONS;
 use holdfast_types::Value;
@@ -135,9 +135,9 @@ impl Live for Watcher {
             epoch: report.epoch,
             durable_lsn: report.durable_lsn,
             applied_lsn: report.applied_lsn,
-            link: report.link.map(link_row),
-            standbys: report.standbys.into_iter().map(standby_row).collect(),
-            archive: report.archive.map(archive_row),
+            link: report.link,
+            standbys: report.standbys,
+            archive: report.archive,
             dump: self.backups.report(self.engine().as_ref()).map(dump_row),
         }
     }
@@ -296,85 +296,6 @@ fn statement_row((key, text, counts): (Key, Arc<str>, Counts)) -> StatementRow {
         stddev_ms: counts.stddev_ms(),
         wal_records: counts.wal_records,
         wal_bytes: counts.wal_bytes,
-    }
-}
-
-fn link_row(report: LinkReport) -> LinkRow {
-    let LinkReport { master, state, master_durable_lsn, behind_ms, follows, error } = report;
-    LinkRow { master, state, master_durable_lsn, behind_ms, follows, error }
-}
-
-fn standby_row(report: StandbyState) -> StandbyRow {
-    let StandbyState {
-        name,
-        client,
-        connected,
-        state,
-        since_us,
-        sent_lsn,
-        received_lsn,
-        durable_lsn,
-        applied_lsn,
-        synchronous,
-        priority,
-        apply_bytes_per_s,
-        delay_us,
-        reason,
-        acked_us,
-    } = report;
-    StandbyRow {
-        name,
-        client,
-        connected,
-        state,
-        since_us,
-        sent_lsn,
-        received_lsn,
-        durable_lsn,
-        applied_lsn,
-        synchronous,
-        priority,
-        apply_bytes_per_s,
-        delay_us,
-        reason,
-        acked_us,
-    }
-}
-
-fn archive_row(report: ArchiveReport) -> ArchiveRow {
-    let ArchiveReport {
-        place,
-        state,
-        archived,
-        archived_bytes,
-        last_archived,
-        last_archived_us,
-        archived_lsn,
-        failed,
-        last_failed,
-        last_failed_us,
-        last_error,
-        waiting_segments,
-        waiting_bytes,
-        keep_bytes_max,
-        is_beyond,
-    } = report;
-    ArchiveRow {
-        place,
-        state,
-        archived,
-        archived_bytes,
-        last_archived,
-        last_archived_us,
-        archived_lsn,
-        failed,
-        last_failed,
-        last_failed_us,
-        last_error,
-        waiting_segments,
-        waiting_bytes,
-        keep_bytes_max,
-        is_beyond,
     }
 }
 

@@ -6,9 +6,10 @@ use crate::activity::Watcher;
 use crate::backup::BackupReport;
 use crate::clock::now_us;
 use holdfast_engine::Engine;
+use holdfast_replication::ReplicationReport;
 use holdfast_replication::mirror::SLOT;
-use holdfast_replication::{ReplicationReport, StandbyState};
 use holdfast_sql::catalogue::{Doing, Live, SessionRow};
+use holdfast_types::StandbyRow;
 use holdfast_web::figures::{
     ArchiveFigures, DiskFigures, DumpFigures, Figures, Health, Role, SessionCount, SessionShown, StandbyFigures,
 };
@@ -142,7 +143,7 @@ fn sent(report: &ReplicationReport) -> u64 {
     sent.chain([report.durable_lsn]).max().unwrap_or_default()
 }
 
-fn standby(row: &StandbyState) -> StandbyFigures {
+fn standby(row: &StandbyRow) -> StandbyFigures {
     StandbyFigures {
         name: row.name.clone(),
         connected: row.connected,

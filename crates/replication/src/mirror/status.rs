@@ -3,8 +3,8 @@
 use super::directory::NAME;
 use super::records::RecordState;
 use super::state::{MirrorState, Phase};
-use crate::report::StandbyState;
 use holdfast_standby::Hub;
+use holdfast_types::StandbyRow;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ impl Status {
     }
 
     /// Its row among the standbys. It never counts as synchronous, a word for other nodes.
-    pub fn state(&self) -> StandbyState {
+    pub fn state(&self) -> StandbyRow {
         let phase = self.shared.phase();
         let report = self.hub.standbys().into_iter().next();
         let governed = self.hub.governed().into_iter().next();
         let of = |lsn: Option<u64>| lsn.unwrap_or_default();
         // The mirror reports what it has earlier than its acks do.
         let has = self.shared.has().0;
-        StandbyState {
+        StandbyRow {
             name: NAME.to_owned(),
             connected: matches!(phase, Phase::CatchingUp | Phase::InService),
             state: phase.name().to_owned(),
@@ -39,7 +39,7 @@ impl Status {
             apply_bytes_per_s: of(governed.as_ref().and_then(|g| g.rate_bytes_per_s)),
             delay_us: of(governed.as_ref().map(|g| g.delay_us)),
             reason: self.what_commits_do(&phase),
-            ..StandbyState::default()
+            ..StandbyRow::default()
         }
     }
 

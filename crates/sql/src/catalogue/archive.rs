@@ -5,10 +5,9 @@
 //! directory.
 
 use super::pg_stat_server::since_start;
-use super::standing::ArchiveRow;
 use super::table::{CatalogTable, boolean, count, moment, text};
-use holdfast_types::Value;
 use holdfast_types::desc::oid;
+use holdfast_types::{ArchiveRow, Value};
 
 fn optional(word: Option<&String>) -> Value {
     word.map_or(Value::Null, |word| text(&**word))

@@ -7,6 +7,7 @@ use crate::names::fold;
 use crate::parse;
 use crate::types::Type;
 use holdfast_types::desc::oid;
+use holdfast_types::quoting::quote_ident;
 use holdfast_types::schema::{Dialect, Table};
 use sqlparser::ast::{BinaryOperator as Op, Expr, SelectItem, SetExpr, Statement, UnaryOperator, Value};
 
@@ -38,7 +39,7 @@ impl Printer<'_> {
             Expr::Nested(inner) => self.expr(inner, other)?,
             Expr::Identifier(ident) => {
                 self.type_of(e)?;
-                shapes::quote_plain(&fold(ident))
+                quote_ident(&fold(ident))
             }
             Expr::Value(value) => match &value.value {
                 Value::Number(number, _) if self.is_boolean(other) => {

@@ -70,8 +70,8 @@ pub use pg_hba::{HbaRow, HbaRule, IdentRow};
 pub(crate) use pg_publication::is_publishable;
 pub use pg_stat_database::DatabaseActivityRow;
 pub use pg_stat_statements::StatementRow;
-pub use shapes::{check_names, has_sequence, quote_plain};
-pub use standing::{ArchiveRow, DumpRow, LinkRow, StandbyRow, Standing};
+pub use shapes::{check_names, has_sequence};
+pub use standing::{DumpRow, Standing};
 pub use table::{CatalogContext, CatalogTable, DatabaseRow, Viewer};
 
 use crate::names::is_temp_schema;
@@ -269,10 +269,10 @@ mod tests {
         }
 
         fn standing(&self) -> Standing {
-            let standbys = vec![StandbyRow { name: "s".into(), connected: true, ..StandbyRow::default() }];
-            let archive = Some(ArchiveRow::default());
+            let standbys = vec![holdfast_types::StandbyRow { name: "s".into(), connected: true, ..Default::default() }];
+            let archive = Some(Default::default());
             let dump = Some(DumpRow::default());
-            Standing { standbys, link: Some(LinkRow::default()), archive, dump, ..Standing::default() }
+            Standing { standbys, link: Some(Default::default()), archive, dump, ..Standing::default() }
         }
 
         fn hba_file(&self) -> Vec<HbaRow> {

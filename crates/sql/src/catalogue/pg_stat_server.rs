@@ -3,11 +3,10 @@
 //!
 //! `pg_stat_wal` shows the trail: each boxcar is one write and one sync. Its records are not counted, and it has no images of pages.
 
-use super::standing::LinkRow;
 use super::table::{CatalogContext, CatalogTable, count, int, moment, text};
 use crate::types::lsn_text;
-use holdfast_types::Value;
 use holdfast_types::desc::oid;
+use holdfast_types::{LinkRow, Value};
 
 const I8: u32 = oid::INT8;
 const F8: u32 = oid::FLOAT8;

@@ -6,11 +6,11 @@
 
 use super::live::{SessionRow, SlotRow, SubscriberRow};
 use super::oids::OWNER_OID;
-use super::standing::{LinkRow, StandbyRow, walsenders};
+use super::standing::walsenders;
 use super::table::{CatalogTable, boolean, count, int, moment, text};
 use crate::types::{lsn_text, more};
-use holdfast_types::Value;
 use holdfast_types::desc::oid;
+use holdfast_types::{LinkRow, StandbyRow, Value};
 
 pub(super) fn lsn(value: u64) -> Value {
     text(lsn_text(value))

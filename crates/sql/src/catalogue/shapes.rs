@@ -4,6 +4,7 @@ use super::oids;
 use crate::keys::{CONSTRAINT_MARK, index_name, is_primary_index};
 use crate::types::{self, RowidKind, Type};
 use holdfast_types::access::check::sequence_name;
+use holdfast_types::quoting::quote_ident;
 use holdfast_types::schema::{Dialect, ForeignKey, Index, Table, TableKind};
 
 /// An index as PostgreSQL would show it.
@@ -35,7 +36,7 @@ pub fn indexes(table: &Table) -> Vec<IndexShape<'_>> {
             oid: oids::rowid_key(table),
             name: table.key_name.clone(),
             table,
-            keys: vec![quote_plain(&table.columns[i].name)],
+            keys: vec![quote_ident(&table.columns[i].name)],
             attnums: vec![i as i64 + 1],
             descending: vec![false],
             unique: true,
@@ -52,7 +53,7 @@ fn shape<'a>(table: &'a Table, index: &Index) -> IndexShape<'a> {
     let texts = index.sql.as_deref().map(key_texts).unwrap_or_default();
     let plain = |i: usize| texts.get(i).map_or("", |t| t.as_str());
     let keys = index.columns.iter().enumerate().map(|(i, c)| match c {
-        Some(name) => quote_plain(name),
+        Some(name) => quote_ident(name),
         None => readable(plain(i).trim_end_matches(" DESC").trim_end_matches(" ASC")),
     });
     let primary = is_primary_index(table, index);
@@ -84,9 +85,9 @@ impl IndexShape<'_> {
         let filter = self.predicate.as_ref().map(|p| format!(" WHERE {p}")).unwrap_or_default();
         format!(
             "CREATE {unique}INDEX {} ON {}.{} USING btree ({}){filter}",
-            quote_plain(&self.name),
+            quote_ident(&self.name),
             oids::namespace(self.table).1,
-            quote_plain(&self.table.name),
+            quote_ident(&self.table.name),
             keys.join(", ")
         )
     }
@@ -157,13 +158,6 @@ fn predicate(sql: &str) -> Option<String> {
     word.eq_ignore_ascii_case("where").then(|| readable(condition.trim()))
 }
 
-/// A name, quoted only where it must be.
-pub fn quote_plain(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain { name.to_owned() } else { crate::names::quote(name) }
-}
-
 /// Stored SQL with the quotes around plain names taken off.
 pub fn readable(sql: &str) -> String {
     let mut out = String::with_capacity(sql.len());
@@ -176,7 +170,7 @@ pub fn readable(sql: &str) -> String {
             break;
         };
         let inner = &rest[at + 1..end];
-        out.push_str(&if quote == "\"" { quote_plain(inner) } else { rest[at..=end].to_owned() });
+        out.push_str(&if quote == "\"" { quote_ident(inner) } else { rest[at..=end].to_owned() });
         rest = &rest[end + 1..];
     }
     out.push_str(rest);
@@ -225,9 +219,9 @@ fn named_before(text: &str) -> Option<String> {
 
 /// `pg_get_constraintdef` of a foreign key.
 pub fn foreign_key(key: &ForeignKey) -> String {
-    let own: Vec<String> = key.columns.iter().map(|c| quote_plain(c)).collect();
-    let parent: Vec<String> = key.parent_columns.iter().flatten().map(|c| quote_plain(c)).collect();
-    let mut text = format!("FOREIGN KEY ({}) REFERENCES {}", own.join(", "), quote_plain(&key.parent));
+    let own: Vec<String> = key.columns.iter().map(|c| quote_ident(c)).collect();
+    let parent: Vec<String> = key.parent_columns.iter().flatten().map(|c| quote_ident(c)).collect();
+    let mut text = format!("FOREIGN KEY ({}) REFERENCES {}", own.join(", "), quote_ident(&key.parent));
     if !parent.is_empty() {
         text.push_str(&format!("({})", parent.join(", ")));
     }

@@ -2,6 +2,7 @@
 
 use super::function::{Function, int, text};
 use holdfast_types::cancel::check;
+use holdfast_types::quoting::quote_ident;
 use holdfast_types::{SqlError, SqlResult, SqlState, Value, ValueRef};
 use std::collections::HashMap;
 
@@ -194,13 +195,6 @@ fn chr(args: Args<'_>) -> SqlResult<Value> {
             format!("requested character too large for encoding: {code}"),
         )),
     }
-}
-
-/// Quotes an identifier only where PostgreSQL requires it.
-fn quote_ident(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
 fn concat_ws(args: Args<'_>) -> SqlResult<Value> {

@@ -35,7 +35,7 @@ impl Conn {
 
 /// The highest rowid in the table or in its AUTOINCREMENT counter, whichever is higher.
 fn highest_rowid(conn: &rusqlite::Connection, table: &str) -> rusqlite::Result<i64> {
-    let quoted = crate::names::quote(table);
+    let quoted = holdfast_types::quoting::quote(table);
     let number = |sql: &str| {
         conn.query_row(sql, [], |row| match row.get_ref(0)? {
             rusqlite::types::ValueRef::Integer(n) => Ok(Some(n)),

@@ -46,7 +46,7 @@ impl Conn {
 
     /// Makes `schema.name` a table of that module; `schema` is `temp` or an attached in-memory database.
     pub fn create_rows_table(&mut self, schema: &str, name: &str, module: &str) -> Result<(), SqliteError> {
-        let [schema, name, module] = [schema, name, module].map(crate::names::quote);
+        let [schema, name, module] = [schema, name, module].map(holdfast_types::quoting::quote);
         self.exec(&format!("CREATE VIRTUAL TABLE IF NOT EXISTS {schema}.{name} USING {module}"))
     }
 
@@ -166,7 +166,7 @@ unsafe impl VTab<'_> for RowsVtab {
             return Err(rusqlite::Error::ModuleError("the module was registered without rows".into()));
         };
         db.config(VTabConfig::Innocuous)?;
-        let column = |(name, decl): &(String, String)| format!("{} {decl}", crate::names::quote(name));
+        let column = |(name, decl): &(String, String)| format!("{} {decl}", holdfast_types::quoting::quote(name));
         let columns: Vec<String> = table.columns.iter().map(column).collect();
         let text = format!("CREATE TABLE x({})", columns.join(", "));
         let text =

@@ -17,6 +17,7 @@ mod parse;
 pub mod redefinition;
 pub mod token;
 
+use crate::quoting::quote;
 use std::fmt::Write as _;
 
 /// In a constraint's text: the rows that were there before it have not been checked.
@@ -84,11 +85,6 @@ impl Clause {
     pub fn is_valid(&self) -> bool {
         !self.text.contains(NOT_VALID_MARK)
     }
-}
-
-/// A name as SQL text.
-pub fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl Definition {

@@ -15,7 +15,8 @@
 //! place of what they lack. So a change of defaults writes every row first: [`Redefinition::rewritten_column`].
 
 use super::token::tokens;
-use super::{ClauseKind, Definition, quote};
+use super::{ClauseKind, Definition};
+use crate::quoting::quote;
 
 /// Between the parts.
 pub const SEPARATOR: char = '\u{1e}';

@@ -11,6 +11,7 @@ use crate::statement::temp::shown::Shown;
 use crate::statement::temp::uses::describe_with;
 use holdfast_store::sqlite::{InterruptHandle, TEMP_SCHEMA};
 use holdfast_store::temp_schema::read_temp_schema;
+use holdfast_types::quoting::quote;
 use holdfast_types::{OnCommit, SessionContext, Sink, SqlError, SqlResult, Value};
 use std::sync::Arc;
 
@@ -68,7 +69,7 @@ impl TempSpace {
         let Some(tables) = self.changed().filter(|tables| !tables.on_commit.is_empty()) else { return Ok(()) };
         let mut steps = Vec::new();
         for (table, then) in tables.list.iter().filter_map(|t| tables.on_commit.get(&t.oid).map(|then| (t, then))) {
-            let name = format!("{TEMP_SCHEMA}.{}", holdfast_store::schema_map::quote(&table.name));
+            let name = format!("{TEMP_SCHEMA}.{}", quote(&table.name));
             match then {
                 OnCommit::PreserveRows => {}
                 OnCommit::DeleteRows => steps.push(format!("DELETE FROM {name}")),
@@ -81,7 +82,7 @@ impl TempSpace {
     /// Drops all tables.
     pub fn drop_all(self: &Arc<TempSpace>) -> SqlResult<()> {
         let tables = self.tables();
-        let quoted = tables.list.iter().map(|t| holdfast_store::schema_map::quote(&t.name));
+        let quoted = tables.list.iter().map(|t| quote(&t.name));
         self.change_all(quoted.map(|name| format!("DROP TABLE {TEMP_SCHEMA}.{name}")).collect())
     }
 

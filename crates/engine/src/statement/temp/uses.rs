@@ -38,12 +38,14 @@ pub fn temp_use(
     tables: &Arc<TempTables>,
     statement: &Statement,
 ) -> Result<Option<TempUse>, SqliteError> {
-    let (sql, explains) = explained(&statement.sql);
+    let facts = &statement.report.facts;
+    let explains = facts.explained_at.is_some();
+    let sql = &statement.sql[facts.explained_at.unwrap_or(0)..];
     let place = conn.query_rows("pragma database_list")?;
     let temp = place.iter().find(|row| row[1] == Value::Text(TEMP_SCHEMA.into())).map(|row| row[0].clone());
     let changes_main = statement.report.write;
     let mut found = TempUse { tables: tables.clone(), uses: false, writes: false, main: false, changes_main };
-    let mut needed = sql.to_ascii_lowercase().contains("pragma");
+    let mut needed = facts.pragma;
     for row in conn.query_rows(&format!("explain {sql}"))? {
         let (Value::Text(op), schema, Value::Int(write)) = (&row[1], &row[2], &row[3]) else { continue };
         let writes = *write != 0 && !explains;
@@ -64,27 +66,29 @@ pub fn temp_use(
     Ok((needed || found.uses).then_some(found))
 }
 
-/// The statement behind an EXPLAIN, and whether there is an EXPLAIN.
-fn explained(sql: &str) -> (&str, bool) {
-    let mut rest = sql.trim_start();
-    let mut explains = false;
-    for word in ["explain", "query", "plan"] {
-        if rest.get(..word.len()).is_some_and(|w| w.eq_ignore_ascii_case(word)) && (explains || word == "explain") {
-            rest = rest[word.len()..].trim_start();
-            explains = true;
-        }
-    }
-    (rest, explains)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::explained;
+    use super::*;
+    use holdfast_store::sqlite::OpenFlags;
 
     #[test]
-    fn explain_is_looked_through() {
-        assert_eq!(explained("EXPLAIN QUERY PLAN select 1"), ("select 1", true));
-        assert_eq!(explained("explain delete from t"), ("delete from t", true));
-        assert_eq!(explained("select plan from query"), ("select plan from query", false));
+    fn what_lists_tables_may_list_temporary_ones() {
+        let mut conn = Conn::open(":memory:", OpenFlags { write: true, create: true }, None).unwrap();
+        conn.exec("create table t(x)").unwrap();
+        let tables = TempTables::new("d".into(), "unused".into(), 0);
+        for (sql, found) in [
+            ("pragma table_info(t)", true),
+            ("/* c */ explain pragma table_info(t)", true),
+            ("select * from pragma_table_info('t')", true),
+            ("explain query plan select * from pragma_table_list", true),
+            ("select x as pragma from t where x = 'pragma'", false),
+            (" /* c */ explain query plan select x from t", false),
+            ("explain delete from t", false),
+        ] {
+            let report = Report { facts: holdfast_sql::facts(sql), ..Report::default() };
+            let statement = describe(&mut conn, sql, report).unwrap();
+            let temp = temp_use(&mut conn, &tables, &statement).unwrap();
+            assert_eq!(temp.as_ref().map(|temp| temp.changes_main), found.then_some(false), "{sql}");
+        }
     }
 }

@@ -10,7 +10,8 @@
 use super::shown::{Cells, Item, OpItem, RecordItem, TxnItem, Val, hex};
 use super::{Filter, dump};
 use crate::state::options::Options;
-use holdfast_store::schema_map::{PREPARED_TABLE, quote};
+use holdfast_store::schema_map::PREPARED_TABLE;
+use holdfast_types::quoting::quote;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Value, VolumeId};
 use std::path::Path;

@@ -16,7 +16,7 @@
 use crate::context::Context;
 use crate::names::{quote, quote_table, quote_text};
 use holdfast_types::definition::redefinition::Redefinition;
-use holdfast_types::definition::{Clause, ClauseKind, ColumnText, Definition, quote as quoted};
+use holdfast_types::definition::{Clause, ClauseKind, ColumnText, Definition};
 use holdfast_types::schema::{ForeignKey, Table};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use std::fmt::Write as _;
@@ -133,7 +133,7 @@ impl<'a> Change<'a> {
     /// The steps.
     pub fn steps(mut self) -> SqlResult<Vec<String>> {
         let mut steps: Vec<String> =
-            self.dropped_indexes.iter().map(|name| format!("DROP INDEX {}", quoted(name))).collect();
+            self.dropped_indexes.iter().map(|name| format!("DROP INDEX {}", quote(name))).collect();
         let mut stored = self.before.clone();
         let works = !self.fills.is_empty() || !self.checks.is_empty();
         let interim = self.interim();
@@ -142,7 +142,7 @@ impl<'a> Change<'a> {
             // An index behind a primary key that is dropped is a plain one now.
             let gone = |sql: &String| sql.contains(GOING_MARK);
             let going = self.index_texts.iter().filter(|(_, sql)| gone(sql));
-            steps.extend(going.map(|_| format!("DROP INDEX {}", quoted(&going_index(self.table)))));
+            steps.extend(going.map(|_| format!("DROP INDEX {}", quote(&going_index(self.table)))));
             stored = interim;
         }
         let target = quote_table(self.table);

@@ -43,6 +43,18 @@ impl History {
         self.read(name).await.map(Some)
     }
 
+    /// Whether the archive still has the segment that contains `lsn`, which the trail has recycled, and those between it and the
+    /// trail. Of that segment the header is read, of the others nothing: what is removed is removed from the oldest on.
+    pub async fn has(&self, lsn: Lsn) -> Result<bool, ArchiveError> {
+        let number = self.trail.segment_of(lsn);
+        let Some(name) = self.choose(number).await? else { return Ok(false) };
+        match self.manifest(name).await {
+            Ok(_) => Ok(true),
+            Err(ArchiveError::Vanished { .. }) => Ok(self.choose(number).await?.is_some()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Whether a boxcar with this checksum ends at `lsn`, as [`Trail::ends_with`].
     pub async fn ends_with(&self, lsn: Lsn, checksum: u32) -> Result<Match, ArchiveError> {
         let number = self.trail.segment_of(lsn);

@@ -35,9 +35,12 @@ impl Engine {
         Ok((from.min(here), here))
     }
 
-    /// Keeps the trail from `lsn` on for a feed, over restarts.
+    /// Keeps the trail from `lsn` on for a feed, over restarts; not for one that is further behind than the trail is kept.
     pub fn hold_feed(&self, name: &str, lsn: Lsn) -> io::Result<()> {
         let engine = self.engine();
+        if engine.trail.durable().0.saturating_sub(lsn.0) > engine.options.slot_keep_bytes_max {
+            return Ok(());
+        }
         let step_bytes = engine.options.segment_bytes;
         engine.retention.lock().hold_feed(&*engine.options.disk, &engine.dir, name, lsn, step_bytes)
     }

@@ -226,10 +226,16 @@ fn give_up_standbys(engine: &EngineState) {
     }
     let max = engine.options.slot_keep_bytes_max;
     match engine.retention.lock().give_up_feeds(disk, &engine.dir, end, max) {
-        Ok(names) => names.iter().for_each(|name| tracing::warn!(
-            "the trail is no longer kept for replication slot {name}: it lags more than slot_keep_bytes_max = {max} bytes. Its \
-             subscriber has to copy the tables again"
-        )),
+        Ok(names) => names.iter().for_each(|name| match engine.options.archive {
+            Some(_) => tracing::info!(
+                "the trail is no longer kept for replication slot {name}: it lags more than slot_keep_bytes_max = {max} bytes. Its \
+                 subscriber is sent from the archive what the trail then lacks"
+            ),
+            None => tracing::warn!(
+                "the trail is no longer kept for replication slot {name}: it lags more than slot_keep_bytes_max = {max} bytes. Its \
+                 subscriber has to copy the tables again"
+            ),
+        }),
         Err(e) => tracing::warn!("the list of feeds cannot be written: {e}"),
     }
 }

@@ -88,7 +88,7 @@ fn slot_row(report: SlotReport, database: &DatabaseInfo) -> SlotRow {
         database: database.name.clone(),
         restart_lsn: report.slot.restart.lsn().0,
         confirmed_lsn: report.slot.confirmed.lsn().0,
-        is_lost: report.is_lost,
+        wal_status: report.wal_status,
         subscriber,
     }
 }

@@ -18,6 +18,7 @@
 //! Failure: 55000. A standby that lacks the row of the last START, too, can refuse a position that it does have: never the other way
 //! round.
 
+use super::boxcars::Boxcars;
 use super::{Feeds, Reader};
 use holdfast_engine::Database;
 use holdfast_sites::slot::{Slot, UPDATE};
@@ -30,9 +31,8 @@ impl Feeds {
         if asked <= slot.confirmed.lsn().0 || slot.epoch == self.engine.trail().epoch() {
             return Ok(());
         }
-        let unreadable = |e| SqlError::new(SqlState::IO_ERROR, format!("the trail cannot be read: {e}"));
-        for boxcar in self.engine.trail().read(slot.restart.boxcar).map_err(unreadable)? {
-            let boxcar = boxcar.map_err(unreadable)?;
+        let mut boxcars = Boxcars::new(self, slot.restart.boxcar)?;
+        while let Some(boxcar) = boxcars.next()? {
             if boxcar.lsn.0 >= asked {
                 break;
             }

@@ -14,6 +14,9 @@ use tokio::sync::watch;
 /// How often positions are looked at.
 const TURN_EVERY: Duration = Duration::from_secs(1);
 
+/// How often the archive is asked whether it still has what slots need of it.
+const ARCHIVE_EVERY: Duration = Duration::from_secs(10);
+
 /// Longest wait for a position to be durable: a server that may acknowledge nothing never answers.
 const DURABLE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -23,15 +26,27 @@ pub async fn keep(feeds: Arc<Feeds>, mut stop: watch::Receiver<bool>) {
     // It may open databases.
     let opened = tokio::task::spawn_blocking(move || first.open_known()).await;
     opened.unwrap_or_else(|error| tracing::warn!("the replication slots were not looked at: {error}"));
-    loop {
-        let is_stopped = tokio::select! {
-            () = tokio::time::sleep(TURN_EVERY) => false,
-            _ = stop.wait_for(|stop| *stop) => true,
-        };
-        if is_stopped {
-            return;
+    let turning = async {
+        while tokio::time::timeout(TURN_EVERY, stop.wait_for(|stop| *stop)).await.is_err() {
+            feeds.turn(false).await;
         }
-        feeds.turn(false).await;
+    };
+    tokio::select! {
+        () = turning => {}
+        () = watch_archive(&feeds) => {}
+    }
+}
+
+/// Looks again and again whether the archive still has what slots need that the trail has recycled: objects may be removed. An
+/// archive that does not answer holds up nothing else.
+async fn watch_archive(feeds: &Arc<Feeds>) {
+    loop {
+        tokio::time::sleep(ARCHIVE_EVERY).await;
+        let of = feeds.clone();
+        let looked = tokio::task::spawn_blocking(move || of.look_for_slots_in_archive()).await;
+        looked.unwrap_or_else(|error| {
+            tracing::warn!("the archive was not asked for what replication slots need: {error}")
+        });
     }
 }
 
@@ -97,6 +112,22 @@ impl Feeds {
         }
     }
 
+    fn look_for_slots_in_archive(&self) {
+        let (trail, first) = (self.trail(), self.engine.trail().first());
+        let needs = |slot: &Slot| slot.trail == trail && slot.restart.boxcar < first;
+        let slots: Vec<(VolumeId, Slot)> = {
+            let state = self.state.lock();
+            let all = state.loaded.iter().flat_map(|(volume, slots)| slots.values().map(|kept| (*volume, &kept.slot)));
+            all.filter(|(_, slot)| needs(slot)).map(|(volume, slot)| (volume, slot.clone())).collect()
+        };
+        for (volume, slot) in slots {
+            // What cannot be asked now is asked again. The archiver reports an archive that does not answer.
+            if let Err(error) = self.look_in_archive(volume, &slot) {
+                return tracing::debug!("{error}");
+            }
+        }
+    }
+
     /// A standby's slots are what its rows say.
     fn follow(&self, db: &Database) -> SqlResult<()> {
         let slots = stored(db)?;
@@ -107,8 +138,11 @@ impl Feeds {
             }
         }
         slots.iter().try_for_each(|slot| self.hold(db.volume(), slot))?;
-        let known = slots.into_iter().map(|slot| (slot.name.clone(), Kept::new(slot))).collect();
-        self.state.lock().loaded.insert(db.volume(), known);
+        let mut state = self.state.lock();
+        let before = state.loaded.remove(&db.volume()).unwrap_or_default();
+        let is_missing = |slot: &Slot| before.get(&slot.name).is_some_and(|kept| kept.is_missing);
+        let known = |slot: Slot| (slot.name.clone(), Kept { is_missing: is_missing(&slot), ..Kept::new(slot) });
+        state.loaded.insert(db.volume(), slots.into_iter().map(known).collect());
         Ok(())
     }
 

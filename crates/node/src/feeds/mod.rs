@@ -9,24 +9,32 @@
 //! |---|---|
 //! | a session reads it | other sessions are refused it, 55006 |
 //! | of another trail, because the server was restored | invalid, 55000 |
-//! | begins in front of what the trail still has | lost, 55000 |
+//! | begins in front of what the trail still has, and the archive has the rest | is read from there ([`boxcars`]) |
+//! | begins in front of what trail and archive have | lost, 55000 |
 //! | its subscriber has what a promotion has taken back | its position is refused, 55000 ([`epoch`]) |
+//!
+//! The trail is kept for a slot up to `slot_keep_bytes_max`. Where there is an archive, it has what is then recycled: the trail
+//! recycles nothing that the archive lacks. Only the removal of objects loses a slot then; [`keeper`] looks for that.
 //!
 //! A standby keeps the trail for the slots that its databases have, so that it can be promoted.
 //!
 //! Failure: a position that cannot be written is logged, and written later; the subscriber is then sent again what it has.
 
+mod archived;
+mod boxcars;
 mod epoch;
 mod keeper;
 mod reader;
 mod types;
 
+pub use archived::Archive;
 pub use keeper::keep;
 pub use reader::{Chunk, Reached, Reading, read};
 
 use holdfast_changes::Position;
 use holdfast_engine::{Database, Engine};
 use holdfast_sites::slot::{SELECT, Slot};
+use holdfast_sql::catalogue::WalStatus;
 use holdfast_standby::Hub;
 use holdfast_types::{Epoch, Lsn, SqlError, SqlResult, SqlState, VolumeId};
 use parking_lot::Mutex;
@@ -46,6 +54,7 @@ pub struct Feeds {
     hub: Arc<Hub>,
     /// Commits are to wait for standbys: the operator has named some, or a group agrees on them.
     waits_for_standbys: bool,
+    archive: Option<Archive>,
     state: Mutex<State>,
 }
 
@@ -66,6 +75,8 @@ struct Kept {
     written: Slot,
     written_at: Instant,
     reader: Option<Subscriber>,
+    /// The archive lacked what the slot needs when it was last looked at.
+    is_missing: bool,
 }
 
 /// The session that reads a slot, for the views.
@@ -85,8 +96,7 @@ pub struct SlotReport {
     pub volume: VolumeId,
     pub slot: Slot,
     pub reader: Option<Subscriber>,
-    /// The trail no longer has what it needs, or it is of another trail.
-    pub is_lost: bool,
+    pub wal_status: WalStatus,
 }
 
 /// A session's hold of a slot; dropping it lets the slot go.
@@ -137,8 +147,8 @@ fn feed_name(volume: VolumeId, slot: &str) -> String {
 }
 
 impl Feeds {
-    pub fn new(engine: Engine, hub: Arc<Hub>, waits_for_standbys: bool) -> Arc<Feeds> {
-        Arc::new(Feeds { engine, hub, waits_for_standbys, state: Mutex::default() })
+    pub fn new(engine: Engine, hub: Arc<Hub>, waits_for_standbys: bool, archive: Option<Archive>) -> Arc<Feeds> {
+        Arc::new(Feeds { engine, hub, waits_for_standbys, archive, state: Mutex::default() })
     }
 
     pub fn engine(&self) -> &Engine {
@@ -233,11 +243,48 @@ impl Feeds {
     /// Refuses a slot that can no longer be read; keeps the trail for any other one.
     pub fn check_readable(&self, db: &Database, slot: &Slot) -> SqlResult<()> {
         self.hold(db.volume(), slot)?;
-        let Some(why) = lost(slot, &self.trail(), self.engine.trail().first()) else { return Ok(()) };
+        let (restart, first) = (slot.restart.boxcar, self.engine.trail().first());
+        let why = if slot.trail != self.trail() {
+            "It belongs to the trail of another server, or of this one before it was restored.".to_owned()
+        } else if restart >= first || (self.archive.is_some() && self.look_in_archive(db.volume(), slot)?) {
+            return Ok(());
+        } else {
+            format!("It needs the trail from LSN {restart} on; {}", lacking(first, self.archive.is_some()))
+        };
         let message = format!("can no longer get changes from replication slot \"{}\"", slot.name);
         Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
             .with_detail(why)
             .with_hint("Drop the slot, create it again, and copy the tables again."))
+    }
+
+    /// Whether the archive has what a slot needs that the trail has recycled; noted for the views.
+    fn look_in_archive(&self, volume: VolumeId, slot: &Slot) -> SqlResult<bool> {
+        let Some(archive) = &self.archive else { return Ok(false) };
+        let (restart, first) = (slot.restart.boxcar, self.engine.trail().first());
+        let is_missing = restart < first && !archive.has(restart)?;
+        let was_missing = {
+            let mut state = self.state.lock();
+            let kept = state.loaded.get_mut(&volume).and_then(|slots| slots.get_mut(&slot.name));
+            kept.is_some_and(|kept| std::mem::replace(&mut kept.is_missing, is_missing))
+        };
+        if is_missing && !was_missing {
+            tracing::error!(
+                slot = slot.name,
+                "replication slot {} is lost: it needs the trail from LSN {restart} on; {}",
+                slot.name,
+                lacking(first, true)
+            );
+        }
+        Ok(!is_missing)
+    }
+
+    fn wal_status(&self, kept: &Kept, trail: &str, first: Lsn) -> WalStatus {
+        match (&kept.slot, &self.archive) {
+            (slot, _) if slot.trail != trail => WalStatus::Lost,
+            (slot, _) if slot.restart.boxcar >= first => WalStatus::Reserved,
+            (_, Some(_)) if !kept.is_missing => WalStatus::Extended,
+            _ => WalStatus::Lost,
+        }
     }
 
     /// All slots of the databases that are known.
@@ -249,19 +296,19 @@ impl Feeds {
             volume,
             slot: kept.slot.clone(),
             reader: kept.reader.clone(),
-            is_lost: lost(&kept.slot, &trail, first).is_some(),
+            wal_status: self.wal_status(kept, &trail, first),
         })
         .collect()
     }
 }
 
-/// Why a slot cannot be read.
-fn lost(slot: &Slot, trail: &str, first: Lsn) -> Option<String> {
-    if slot.trail != trail {
-        return Some("It belongs to the trail of another server, or of this one before it was restored.".to_owned());
+/// What is not there of what a slot needs, as the end of a sentence.
+fn lacking(first: Lsn, is_archived: bool) -> String {
+    let archive = "the archive lacks a segment before that. If objects were moved out of the archive, put them back";
+    match is_archived {
+        true => format!("the trail begins at LSN {first}, and {archive}."),
+        false => format!("the trail begins at LSN {first}."),
     }
-    let restart = slot.restart.boxcar;
-    (restart < first).then(|| format!("It needs the trail from LSN {restart} on; the trail begins at {first}."))
 }
 
 fn unwritten(error: std::io::Error) -> SqlError {
@@ -292,7 +339,7 @@ impl State {
 
 impl Kept {
     fn new(slot: Slot) -> Kept {
-        Kept { written: slot.clone(), slot, written_at: Instant::now(), reader: None }
+        Kept { written: slot.clone(), slot, written_at: Instant::now(), reader: None, is_missing: false }
     }
 }
 

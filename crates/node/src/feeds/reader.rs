@@ -6,13 +6,14 @@
 //! Failure: the error that ends the feed is the last thing that it hands over.
 
 use super::Feeds;
+use super::boxcars::Boxcars;
 use super::types::DatabaseTypes;
 use crate::clock::now_us;
 use holdfast_changes::{Assembly, Beyond, Car, Fragments, Position, parts};
 use holdfast_engine::Database;
 use holdfast_sites::link;
 use holdfast_sites::{Feed, FeedError, Message};
-use holdfast_trail::{Boxcar, TrailError};
+use holdfast_trail::Shipped;
 use holdfast_types::{SqlError, SqlState, VolumeId};
 use holdfast_wire::copy_data;
 use std::sync::Arc;
@@ -109,9 +110,9 @@ impl From<FeedError> for End {
     }
 }
 
-impl From<TrailError> for End {
-    fn from(error: TrailError) -> End {
-        End::Failed(SqlError::new(SqlState::IO_ERROR, format!("the trail cannot be read: {error}")))
+impl From<SqlError> for End {
+    fn from(error: SqlError) -> End {
+        End::Failed(error)
     }
 }
 
@@ -125,14 +126,15 @@ impl Thread {
     }
 
     fn read(&mut self, restart: Position) -> Result<(), End> {
-        let mut boxcars = self.feeds.engine().trail().read(restart.boxcar)?;
-        let mut next: Option<Boxcar> = None;
+        let feeds = self.feeds.clone();
+        let mut boxcars = Boxcars::new(&feeds, restart.boxcar)?;
+        let mut next: Option<Shipped> = None;
         let mut wait = WAIT.0;
         while !self.stop.load(Ordering::Relaxed) {
             if next.is_none() {
-                next = boxcars.next().transpose()?;
+                next = boxcars.next()?;
             }
-            match next.take_if(|boxcar| boxcar.end <= self.feeds.limit()) {
+            match next.take_if(|boxcar| boxcar.end <= feeds.limit()) {
                 Some(boxcar) => {
                     self.boxcar(&boxcar)?;
                     wait = WAIT.0;
@@ -147,8 +149,8 @@ impl Thread {
         Err(End::Stopped)
     }
 
-    fn boxcar(&mut self, boxcar: &Boxcar) -> Result<(), End> {
-        let car = Car { lsn: boxcar.lsn, epoch: boxcar.epoch, body: &boxcar.body };
+    fn boxcar(&mut self, boxcar: &Shipped) -> Result<(), End> {
+        let car = Car { lsn: boxcar.lsn, epoch: boxcar.epoch, body: boxcar.body() };
         self.assembly.begin_epoch(boxcar.epoch);
         let volume = self.volume;
         for part in parts(car, |of| of == volume) {

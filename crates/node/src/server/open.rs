@@ -119,6 +119,7 @@ impl Opening<'_> {
             told.inspect_err(|_| control.clear_trail()).map_err(ControlSetupError::from)?;
         }
         let (hub, copies) = (hub.clone(), links.copies.clone());
+        let archive = links.service.archive.clone().map(|source| feeds::Archive::new(source, self.links.clone()));
         let (stop, stopping) = watch::channel(false);
         let old_master =
             (is_master && control.is_none()).then(|| self.watch_old_master(&engine, &links, &views.status));
@@ -129,7 +130,7 @@ impl Opening<'_> {
         tasks.extend(old_master.flatten().map(|watch| self.links.spawn(watch.run(stopping))));
         listener.set_hub(Some(hub.clone()));
         let waits_for_standbys = control.is_some() || config.names_standbys();
-        let feeds = Feeds::new(engine.clone(), hub.clone(), waits_for_standbys);
+        let feeds = Feeds::new(engine.clone(), hub.clone(), waits_for_standbys, archive);
         *views.feeds.write() = Some(feeds.clone());
         tasks.push(self.links.spawn(feeds::keep(feeds.clone(), stopping_feeds)));
         let subscriptions = Subscriptions::new(engine.clone(), Settings::new(&config.parameters()).level());

@@ -154,11 +154,12 @@ impl Worker {
     }
 }
 
-/// Whether an error is one of the connection or of a server's means (authentication, memory, disk, a slot that is in use), and not
-/// of a change: no reason to disable the subscription.
+/// Whether an error is one of the connection or of a server's means (authentication, memory, disk, archive, a slot that is in use),
+/// and not of a change: no reason to disable the subscription.
 fn passes_by_itself(error: &SqlError) -> bool {
     let state = error.state();
-    ["08", "28", "40", "53", "57"].iter().any(|class| state.0.starts_with(class)) || state == SqlState::OBJECT_IN_USE
+    ["08", "28", "40", "53", "57", "58"].iter().any(|class| state.0.starts_with(class))
+        || state == SqlState::OBJECT_IN_USE
 }
 
 /// An error with its detail, as one line.

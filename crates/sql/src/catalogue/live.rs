@@ -76,9 +76,30 @@ pub struct SlotRow {
     pub restart_lsn: u64,
     /// The subscriber has everything before.
     pub confirmed_lsn: u64,
-    /// It can no longer be read.
-    pub is_lost: bool,
+    pub wal_status: WalStatus,
     pub subscriber: Option<SubscriberRow>,
+}
+
+/// Where the server has what a slot needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalStatus {
+    /// In the trail.
+    Reserved,
+    /// The beginning of it only in the archive.
+    Extended,
+    /// Nowhere: the slot can no longer be read.
+    Lost,
+}
+
+impl WalStatus {
+    /// PostgreSQL's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            WalStatus::Reserved => "reserved",
+            WalStatus::Extended => "extended",
+            WalStatus::Lost => "lost",
+        }
+    }
 }
 
 /// The session that reads a slot.

@@ -62,7 +62,7 @@ pub use crate::types::{lsn_text, parse_lsn};
 pub(crate) use filter_text::shown as filter_shown;
 pub use live::{
     Doing, EncryptionRow, Live, LockRow, OldestSnapshot, PreparedRow, SessionRow, SlotRow, SubscriberRow,
-    SubscriptionRow, TableActivityRow, TransactionsRow,
+    SubscriptionRow, TableActivityRow, TransactionsRow, WalStatus,
 };
 pub use oids::{OWNER_OID, PG_CATALOG_OID, PUBLIC_OID, sequence as sequence_oid};
 pub use pg_database::{acl_item_text, grants as acl_value};

@@ -144,7 +144,7 @@ pub const PG_REPLICATION_SLOTS: CatalogTable = CatalogTable {
                 Value::Null,
                 lsn(slot.restart_lsn),
                 lsn(slot.confirmed_lsn),
-                text(if slot.is_lost { "lost" } else { "reserved" }),
+                text(slot.wal_status.name()),
                 Value::Null,
                 boolean(false),
             ]

@@ -3,7 +3,7 @@
 //!
 //! Failure: none; what is not known is NULL.
 
-use super::live::{SlotRow, SubscriptionRow};
+use super::live::{SlotRow, SubscriptionRow, WalStatus};
 use super::oids;
 use super::replication::lsn;
 use super::table::{CatalogContext, CatalogTable, int, moment, text};
@@ -139,8 +139,8 @@ fn from_row(of: SubscriptionRow) -> Vec<Value> {
 
 /// The publisher does not count what it sends to each.
 fn to_row(slot: SlotRow, durable: u64) -> Vec<Value> {
-    let state = match (&slot.subscriber, slot.is_lost) {
-        (_, true) => "lost",
+    let state = match (&slot.subscriber, slot.wal_status) {
+        (_, WalStatus::Lost) => "lost",
         (Some(_), _) => "following",
         (None, _) => "away",
     };

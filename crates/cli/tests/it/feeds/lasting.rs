@@ -40,7 +40,7 @@ async fn insert(client: Client, from: i64) -> i64 {
     next
 }
 
-fn ids(all: &[Transaction]) -> Vec<i64> {
+pub fn ids(all: &[Transaction]) -> Vec<i64> {
     let id = |change: &String| change.split(' ').nth(2).unwrap().parse().unwrap();
     all.iter().flat_map(|transaction| transaction.changes.iter().map(id)).collect()
 }

@@ -1,5 +1,6 @@
 //! Logical replication slots and their feeds, as subscribers meet them.
 
+mod archived;
 mod copied;
 mod granted;
 mod lasting;

@@ -33,11 +33,16 @@ pub struct Stock {
 impl Stock {
     /// `None`: there is no PostgreSQL on this machine.
     pub async fn start(server: &Running) -> Option<Stock> {
+        Stock::start_for(server.port).await
+    }
+
+    /// For the publisher at a port.
+    pub async fn start_for(publisher: u16) -> Option<Stock> {
         let postgres = Postgres::start_listening()?;
         let there = format!("host=127.0.0.1 port={} user=holdfast dbname=postgres", postgres.port);
         let (client, connection) = tokio_postgres::connect(&there, NoTls).await.unwrap();
         tokio::spawn(connection);
-        Some(Stock { postgres, client, publisher: server.port })
+        Some(Stock { postgres, client, publisher })
     }
 
     pub async fn run(&self, sql: &str) {

@@ -2,7 +2,7 @@
 //! answers, what no client may change, and what arrives.
 
 mod bad_publishers;
-mod bed;
+pub mod bed;
 mod commands;
 mod following;
 mod lasting;

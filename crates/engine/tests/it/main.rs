@@ -5,6 +5,7 @@ mod branches;
 mod check;
 mod engine;
 mod faults;
+mod feeds;
 mod first_start;
 mod full_disk;
 mod golden;

@@ -115,11 +115,11 @@ impl NodeSession {
         Ok(outcome.notices)
     }
 
-    /// Drops the slot of a subscription, and those of copies that did not end. Its worker, which has them, is ended first.
+    /// Drops the slot of a subscription, and those of its copies that are left. Its worker, which has them, is ended first.
     async fn drop_slots(&mut self, number: u32, connection: &str, slot: &str) -> SqlResult<()> {
         let (db, subscriptions) = (self.served.db.clone(), self.subscriptions.clone());
         let held = self.at_publisher(async { Ok(subscriptions.hold(db.volume(), number).await) }).await?;
-        let copies = subscriptions.copies_under_way(&db, number)?;
+        let copies = subscriptions.copy_slots(&db, number);
         let dropped = self.at_publisher(publisher::drop_slots(connection, slot, &copies)).await;
         dropped.map_err(|error| slot_not_dropped(slot, error))?;
         // Committed here, so that no worker looks for the slot meanwhile.

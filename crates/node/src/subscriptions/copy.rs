@@ -52,7 +52,7 @@ pub async fn copy_table(copy: &Copy<'_>, applier: &mut Applier, progress: &Progr
 }
 
 /// Drops a slot, if it is there.
-pub async fn drop_slot_there(link: &mut ReplicationLink, slot: &str) -> Result<(), LinkError> {
+async fn drop_slot_there(link: &mut ReplicationLink, slot: &str) -> Result<(), LinkError> {
     match link.query(&format!("DROP_REPLICATION_SLOT {} WAIT", named(slot))).await {
         Err(LinkError::Refused { code, .. }) if code == SqlState::UNDEFINED_OBJECT.0 => Ok(()),
         done => done.map(drop),

@@ -20,9 +20,10 @@ pub use progress::Figures;
 
 use holdfast_engine::{Database, Engine};
 use holdfast_types::subscription::Subscription;
-use holdfast_types::{Level, SqlResult, VolumeId};
+use holdfast_types::{Level, VolumeId};
 use parking_lot::Mutex;
 use progress::Progress;
+use publisher::CopySlots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,15 +87,9 @@ impl Subscriptions {
         held
     }
 
-    /// The slots of a subscription's tables that are not copied yet.
-    pub fn copies_under_way(&self, db: &Database, number: u32) -> SqlResult<Vec<String>> {
-        let schema = db.schema();
-        let Some(subscription) = schema.subscriptions.list.iter().find(|s| s.number == number) else {
-            return Ok(Vec::new());
-        };
-        let copied = positions::copied(db, number)?;
-        let open = subscription.tables.iter().filter(|table| !copied.contains_key(table));
-        Ok(open.map(|table| worker::copy_slot(&self.system(), db, number, *table)).collect())
+    /// The names of the slots of a subscription's copies.
+    pub fn copy_slots(&self, db: &Database, number: u32) -> CopySlots {
+        worker::copy_slots(&self.system(), db, number)
     }
 
     /// Part of the names of this server's slots at publishers.

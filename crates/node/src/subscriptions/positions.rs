@@ -28,11 +28,6 @@ fn copies(rows: &[(u32, u64)]) -> HashMap<u32, u64> {
     rows.iter().filter(|(object, _)| *object != 0).map(|(object, lsn)| (object + FIRST_OID, *lsn)).collect()
 }
 
-/// The tables of a subscription that were copied, by OID.
-pub fn copied(db: &Database, number: u32) -> SqlResult<HashMap<u32, u64>> {
-    Ok(copies(&read(db, number)?))
-}
-
 /// The positions of one subscription.
 pub struct Positions {
     db: Database,

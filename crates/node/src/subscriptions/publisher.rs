@@ -140,15 +140,40 @@ pub async fn drop_slot(connection: &str, slot: &str) -> SqlResult<()> {
     run(connection, &format!("DROP_REPLICATION_SLOT {} WAIT", named(slot))).await
 }
 
-/// Drops the slot of a subscription, after those of `copies` that are there.
-pub async fn drop_slots(connection: &str, slot: &str, copies: &[String]) -> SqlResult<()> {
-    for copy in copies {
-        match drop_slot(connection, copy).await {
-            Err(error) if error.state() != SqlState::UNDEFINED_OBJECT => return Err(error),
-            _ => {}
+/// Drops the slot of a subscription, after those of its copies that are there.
+pub async fn drop_slots(connection: &str, slot: &str, copies: &CopySlots) -> SqlResult<()> {
+    let mut link = connect(connection, "subscription").await.map_err(as_sql)?;
+    let dropped = drop_copy_slots(&mut link, copies).await;
+    link.close().await;
+    dropped.map_err(as_sql)?;
+    drop_slot(connection, slot).await
+}
+
+/// The names of the slots from whose snapshots a subscription's tables are copied: what stands before and behind the table.
+pub struct CopySlots {
+    pub before: String,
+    pub behind: String,
+}
+
+impl CopySlots {
+    pub fn of(&self, table: u32) -> String {
+        format!("{}{table}{}", self.before, self.behind)
+    }
+}
+
+/// Drops those that are there. One may be there although its table was copied: what has copied it can end between the commit here and
+/// the end of the slot.
+pub async fn drop_copy_slots(link: &mut ReplicationLink, copies: &CopySlots) -> Result<(), LinkError> {
+    let slots = answered(link.query("SELECT slot_name FROM pg_catalog.pg_replication_slots")).await?;
+    let is_of_a_copy = |slot: &String| slot.starts_with(&copies.before) && slot.ends_with(&copies.behind);
+    for slot in slots.into_iter().flatten().flatten().filter(is_of_a_copy) {
+        tracing::info!(slot, "the slot of a copy that has ended is dropped at the publisher");
+        match answered(link.query(&format!("DROP_REPLICATION_SLOT {} WAIT", named(&slot)))).await {
+            Err(LinkError::Refused { code, .. }) if code == SqlState::UNDEFINED_OBJECT.0 => {}
+            done => _ = done?,
         }
     }
-    drop_slot(connection, slot).await
+    Ok(())
 }
 
 async fn run(connection: &str, command: &str) -> SqlResult<()> {

@@ -11,14 +11,14 @@
 //! Failure: see the table; what was applied stays applied, and nothing is applied twice, because the position is in the same transaction.
 
 use super::apply::{Applied, Applier, Foreign, Submitted};
-use super::copy::{Copy, copy_table, drop_slot_there};
+use super::copy::{Copy, copy_table};
 use super::disable::disable;
 use super::incoming::{Arrived, Incoming};
 use super::positions::Positions;
 use super::progress::{Phase, Progress};
-use super::publisher::{answered, as_sql, connect, named};
+use super::publisher::{CopySlots, answered, as_sql, connect, drop_copy_slots, named};
 use crate::clock::now_us;
-use holdfast_client::{LinkError, Received, ReplicationLink};
+use holdfast_client::{Received, ReplicationLink};
 use holdfast_engine::{Database, WriteTxn};
 use holdfast_sites::link::{Status, status_update};
 use holdfast_types::lsn::lsn_text;
@@ -53,15 +53,9 @@ pub struct Worker {
     pub stop: watch::Receiver<bool>,
 }
 
-/// The slot from whose snapshot a table is copied.
-pub fn copy_slot(system: &str, db: &Database, number: u32, table: u32) -> String {
-    let (before, behind) = around_table(system, db, number);
-    format!("{before}{table}{behind}")
-}
-
-/// What stands before and behind the table in the names of a subscription's slots for copies.
-fn around_table(system: &str, db: &Database, number: u32) -> (String, String) {
-    (format!("holdfast_{number}_sync_"), format!("_{}_{system}", db.oid()))
+/// The names of the slots of a subscription's copies.
+pub fn copy_slots(system: &str, db: &Database, number: u32) -> CopySlots {
+    CopySlots { before: format!("holdfast_{number}_sync_"), behind: format!("_{}_{system}", db.oid()) }
 }
 
 impl Worker {
@@ -94,19 +88,21 @@ impl Worker {
         let Subscription { number, name, connection, publications, slot, tables, .. } = &self.subscription;
         let positions = Positions::of(&self.db, *number).await?;
         let mut applier = Applier::new(&self.db, positions, self.level, &self.subscription);
-        let schema = self.db.schema();
+        let (schema, slots) = (self.db.schema(), copy_slots(&self.system, &self.db, *number));
         for oid in tables {
             let Some(table) = schema.by_oid(*oid).filter(|_| !applier.positions.copied.contains_key(oid)) else {
                 continue;
             };
-            let slot = copy_slot(&self.system, &self.db, *number, *oid);
+            let slot = slots.of(*oid);
             let copy = Copy { connection, publications, slot, table: &table.name, oid: *oid };
             copy_table(&copy, &mut applier, &self.progress).await?;
         }
         let Some(slot) = slot else { return Err(SqlError::internal("the subscription has no slot")) };
         let mut link = connect(connection, name).await.map_err(as_sql)?;
         answered(link.query("IDENTIFY_SYSTEM")).await.map_err(as_sql)?;
-        self.drop_left_slots(&mut link).await.map_err(as_sql)?;
+        // A crash or a cut between the commit of a copy and the end of its slot leaves that behind, and it would keep the publisher's
+        // trail. All tables are copied now, so none is needed.
+        drop_copy_slots(&mut link, &slots).await.map_err(as_sql)?;
         let publications: Vec<String> = publications.iter().map(|name| named(name)).collect();
         let start = format!(
             "START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names '{}')",
@@ -137,20 +133,6 @@ impl Worker {
             asked: false,
         };
         following.run().await
-    }
-}
-
-impl Worker {
-    /// A crash or a cut between the commit of a copy and the end of its slot leaves that behind, and it would keep the publisher's
-    /// trail. All tables are copied now, so none is needed.
-    async fn drop_left_slots(&self, link: &mut ReplicationLink) -> Result<(), LinkError> {
-        let (before, behind) = around_table(&self.system, &self.db, self.subscription.number);
-        let slots = answered(link.query("SELECT slot_name FROM pg_catalog.pg_replication_slots")).await?;
-        for slot in slots.into_iter().flatten().flatten().filter(|s| s.starts_with(&before) && s.ends_with(&behind)) {
-            tracing::info!(slot, "the slot of a copy that has ended is dropped at the publisher");
-            drop_slot_there(link, &slot).await?;
-        }
-        Ok(())
     }
 }
 

@@ -342,4 +342,12 @@ async fn the_slot_of_a_copy_that_has_ended_does_not_stay_at_the_publisher() {
     assert_eq!(one(&publisher, of_copies).await, slot);
     bed.subscriber.start();
     until("the slot is gone", async || one(&publisher, of_copies).await.is_empty()).await;
+    // The same, and the subscription is dropped before its worker has looked for it.
+    let here = bed.subscriber.connect().await;
+    run(&here, "alter subscription s disable").await;
+    let active = "select count(*) from pg_replication_slots where active";
+    until("the worker has ended", async || one(&publisher, active).await == "0").await;
+    crate::feeds::subscriber::Subscriber::connect(port).create_slot(&slot);
+    run(&here, "drop subscription s").await;
+    assert_eq!(one(&publisher, "select count(*) from pg_replication_slots").await, "0");
 }

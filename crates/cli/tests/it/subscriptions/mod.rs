@@ -9,6 +9,7 @@ mod lasting;
 mod meanwhile;
 mod partition;
 mod postgres;
+mod power_cuts;
 mod promoted;
 mod random;
 mod statements;

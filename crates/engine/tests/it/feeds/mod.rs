@@ -223,7 +223,7 @@ impl History {
                 self.counts[9] += 1;
                 match self.random.below(4) {
                     0 => _ = block_on(txn.rollback()),
-                    1 => return self.prepare(at, txn, number),
+                    1 => self.prepare(at, txn, number),
                     _ => self.sent.extend(txn.commit(Box::new(Collect::new())).ok()),
                 }
             }

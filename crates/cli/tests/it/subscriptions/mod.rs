@@ -4,6 +4,7 @@
 mod bad_publishers;
 pub mod bed;
 mod commands;
+mod cuts;
 mod following;
 mod lasting;
 mod meanwhile;

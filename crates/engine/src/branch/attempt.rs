@@ -111,7 +111,10 @@ impl BranchState {
         }
         let changed = work.is_ddl() || connection.conn.changes() > 0;
         interruption.interrupts(None);
-        self.lock_owner.ends_with_it(std::mem::take(&mut connection.running.lock().advisory));
+        let advisory = std::mem::take(&mut connection.running.lock().advisory);
+        // What the holder before it has published is to be seen, durable or not.
+        self.newest |= !advisory.is_empty();
+        self.lock_owner.ends_with_it(advisory);
         self.last_insert_rowid = connection.conn.last_insert_rowid();
         // An error, too, may depend on what it saw.
         self.seen = self.seen.max(self.pin.as_ref().map_or(0, Pin::snapshot));

@@ -188,9 +188,22 @@ impl Branch {
         Ok(())
     }
 
+    /// The next statement sees everything that was published by those who held a lock before that the transaction has now. Locks are
+    /// released when a batch is published, long before it is durable; and the writer holds none while it works at one.
+    pub async fn sees_all_before(&mut self) -> SqlResult<()> {
+        if let Some(end) = self.database.engine.locks.wait_for_batch(self.database.id, None) {
+            tokio::select! {
+                _ = end => {}
+                () = self.interruption.interrupted() => return Err(cancelled()),
+            }
+        }
+        self.state()?.newest = true;
+        Ok(())
+    }
+
     /// Waits until the batch is published or rolled back. This is short: the writer is working on it.
     async fn published(&mut self, number: u64) {
-        let end = self.database.engine.locks.wait_for_batch(self.database.id, number);
+        let end = self.database.engine.locks.wait_for_batch(self.database.id, Some(number));
         if let Some(end) = end {
             // An error means that the lock manager is gone, and everything with it.
             end.await.unwrap_or_default();

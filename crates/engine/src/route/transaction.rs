@@ -413,15 +413,12 @@ impl WriteTxn {
         let id = LockId { volume: self.database.id, target: Target::Table(found.id) };
         let mode = LockMode::Table(mode);
         if !no_wait {
-            return branch.lock(id, mode).await;
+            branch.lock(id, mode).await?;
+        } else if self.database.engine.locks.try_lock(branch.state()?.owner(), id, mode) == Grant::Blocked {
+            let message = format!("could not obtain lock on relation \"{table}\"");
+            return Err(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message));
         }
-        match self.database.engine.locks.try_lock(branch.state()?.owner(), id, mode) {
-            Grant::Granted => Ok(()),
-            Grant::Blocked => Err(SqlError::new(
-                SqlState::LOCK_NOT_AVAILABLE,
-                format!("could not obtain lock on relation \"{table}\""),
-            )),
-        }
+        branch.sees_all_before().await
     }
 
     pub async fn savepoint(&mut self, name: &str) -> SqlResult<()> {

@@ -483,8 +483,8 @@ impl LockManager {
         waiting.into_iter().for_each(|w| w.send(()).unwrap_or_default());
     }
 
-    /// Waits until batch `number` is published or rolled back; `None` if that has happened.
-    pub fn wait_for_batch(&self, volume: VolumeId, number: u64) -> Option<oneshot::Receiver<()>> {
+    /// Waits until batch `number`, or the one at which the writer works, is published or rolled back; `None` if that has happened.
+    pub fn wait_for_batch(&self, volume: VolumeId, number: Option<u64>) -> Option<oneshot::Receiver<()>> {
         let mut s = self.0.lock();
         if !s.volumes.get(&volume).is_some_and(|v| v.is_working(number)) {
             return None;

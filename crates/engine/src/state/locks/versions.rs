@@ -121,8 +121,8 @@ impl Versions {
     }
 
     /// Is the batch still to be published?
-    pub fn is_working(&self, number: u64) -> bool {
-        self.working == Some(number)
+    pub fn is_working(&self, number: Option<u64>) -> bool {
+        self.working.is_some() && (number.is_none() || self.working == number)
     }
 
     pub fn enter(&mut self, snapshot: u64) {

@@ -5,6 +5,7 @@
 
 pub mod exclusive;
 pub mod large;
+mod merge;
 pub mod multi_database_commit;
 pub mod one_message;
 pub mod prepared;

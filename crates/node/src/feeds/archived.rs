@@ -18,10 +18,6 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// Of a boxcar as it travels: the bytes in front of its body, and those in which the body's length is.
-const HEAD_BYTES: usize = 64;
-const LENGTH: std::ops::Range<usize> = 52..56;
-
 /// The archive of the trail. Its functions wait: they are called on threads that may.
 pub struct Archive {
     source: Arc<ArchiveSource>,
@@ -62,6 +58,8 @@ fn put_aside(segment: &Segment, lsn: Lsn, engine: &Engine) -> SqlResult<BufReade
     for boxcar in segment.boxcars_from(lsn) {
         let name = segment.manifest.name().to_string();
         let boxcar = boxcar.map_err(|what| unreadable(&ArchiveError::Damaged { name, what }))?;
+        // In front of each its length. A boxcar is not longer than its segment.
+        file.write_all(&(boxcar.bytes.len() as u64).to_le_bytes()).map_err(scratch)?;
         file.write_all(&boxcar.bytes).map_err(scratch)?;
     }
     let mut file = file.into_inner().map_err(|error| scratch(error.into_error()))?;
@@ -79,14 +77,13 @@ pub struct ArchivedBoxcars {
 impl ArchivedBoxcars {
     /// The next boxcar; `None` behind the segment's end.
     pub fn next(&mut self) -> SqlResult<Option<Shipped>> {
-        let mut bytes = vec![0; HEAD_BYTES];
-        match self.file.read_exact(&mut bytes) {
+        let mut length = [0; 8];
+        match self.file.read_exact(&mut length) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             read => read.map_err(scratch)?,
         }
-        let length = bytes[LENGTH].iter().rev().fold(0, |length, byte| length << 8 | usize::from(*byte));
-        bytes.resize(HEAD_BYTES + length.min(self.segment_bytes as usize), 0);
-        self.file.read_exact(&mut bytes[HEAD_BYTES..]).map_err(scratch)?;
+        let mut bytes = vec![0; u64::from_le_bytes(length).min(self.segment_bytes) as usize];
+        self.file.read_exact(&mut bytes).map_err(scratch)?;
         let boxcar = Shipped::parse(bytes.into(), self.trail_id, self.segment_bytes);
         boxcar.map(Some).map_err(|flaw| scratch(io::Error::other(flaw.to_string())))
     }

@@ -6,6 +6,7 @@ use super::stock::Stock;
 use super::subscriber::{Event, Subscriber, Transaction};
 use crate::node::{Node, Pair, succeeds};
 use crate::server::{one, run, until};
+use crate::standby::archive::objects;
 use crate::subscriptions::bed::{connection, until_equal};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -51,14 +52,6 @@ impl Archiving {
     fn read_from_archive(&self) -> usize {
         self.node.log().matches("a feed reads from the archive").count()
     }
-}
-
-fn objects(archive: &Path) -> Vec<PathBuf> {
-    let directories = std::fs::read_dir(archive).unwrap().map(|entry| entry.unwrap().path());
-    let mut objects: Vec<PathBuf> =
-        directories.flat_map(|d| std::fs::read_dir(d).unwrap()).map(|entry| entry.unwrap().path()).collect();
-    objects.sort_unstable();
-    objects
 }
 
 async fn wal_status(client: &Client) -> String {

@@ -75,7 +75,8 @@ fn assert_whole(node: &Node) {
     assert_eq!((trail["first"]["segment"].as_u64(), trail["missing"].is_null()), (Some(1), true), "{report}");
 }
 
-fn objects(archive: &Path) -> Vec<PathBuf> {
+/// The files of an archive, in order.
+pub fn objects(archive: &Path) -> Vec<PathBuf> {
     let directories = std::fs::read_dir(archive).unwrap().map(|entry| entry.unwrap().path());
     let mut objects: Vec<PathBuf> =
         directories.flat_map(|d| std::fs::read_dir(d).unwrap()).map(|entry| entry.unwrap().path()).collect();

@@ -1,7 +1,7 @@
 //! A master and its standby as their clients and their operator meet them: real processes over loopback.
 
 mod access;
-mod archive;
+pub mod archive;
 mod certificates;
 mod door;
 mod ends;

@@ -19,7 +19,7 @@ const TABLES: &str = "create table log(id int primary key, v text); create table
 /// A reader sees whole transactions.
 const WHOLE: &str = "select coalesce((select sum(id) from log), 0) = coalesce((select n from total), 0)";
 
-/// Commits transactions until it is told to stop; about each thirtieth has more than 4 MB.
+/// Commits transactions until `stop` is set; about each thirtieth has more than 4 MB.
 async fn write(port: u16, stop: Arc<AtomicBool>) {
     let at = format!("host=127.0.0.1 port={port} user=holdfast dbname=holdfast");
     let (client, connection) = tokio_postgres::connect(&at, tokio_postgres::NoTls).await.unwrap();

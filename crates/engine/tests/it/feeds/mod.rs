@@ -5,7 +5,7 @@
 //! savepoints, several open at a time, prepared ones, such as go over both databases, and large ones in several pieces.
 //!
 //! Where a publication or a table is changed the model takes a copy of that table as it was at that place of the trail, as a
-//! subscriber does that begins anew; else rows that were never sent would count as missing.
+//! new subscriber does. Without that, rows that were never sent would count as missing.
 //!
 //! `HOLDFAST_SEED=n cargo test -p holdfast-engine --test it feeds` repeats one seed, `HOLDFAST_SEEDS=n` runs more, from
 //! `HOLDFAST_SEED_FIRST` on.
@@ -15,7 +15,7 @@ mod site;
 mod workload;
 
 use crate::support::client::{block_on, step};
-use crate::support::model::seeds;
+use crate::support::model::{each_seed, seeds};
 use crate::support::report_of;
 use holdfast_engine::{
     Collect, Database, Engine, Options, Report, Step, Submission, Ticket, WriteOptions, WriteTxn, multi_database_commit,
@@ -25,8 +25,7 @@ use holdfast_types::schema::Dialect;
 use holdfast_types::{Level, SqlError, SqlResult};
 use site::Site;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use workload::{SCHEMA, TABLES, large, statement, watched};
 
@@ -86,31 +85,9 @@ fn options(disk: &FaultDisk) -> Options {
 #[test]
 fn a_subscriber_has_what_is_published() {
     let seeds = seeds(SEEDS);
-    let next = AtomicU64::new(seeds.start);
-    let (counts, failed) = (Mutex::new(Counts::default()), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        return;
-                    }
-                    match std::panic::catch_unwind(|| run(seed)) {
-                        Ok(happened) => {
-                            let mut counts = counts.lock().unwrap();
-                            counts.iter_mut().zip(happened).for_each(|(all, one)| *all += one);
-                        }
-                        Err(_) => {
-                            println!("seed {seed} failed");
-                            failed.lock().unwrap().push(seed);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let (counts, failed) = (counts.into_inner().unwrap(), failed.into_inner().unwrap());
+    let (outcomes, failed) = each_seed(&seeds, run);
+    let mut counts = Counts::default();
+    outcomes.iter().flat_map(|happened| happened.iter().enumerate()).for_each(|(at, count)| counts[at] += count);
     let happened: Vec<String> = HAPPENED.iter().zip(counts).map(|(what, count)| format!("{what} {count}")).collect();
     println!("seeds {seeds:?}: {} failed; {}", failed.len(), happened.join(", "));
     assert!(failed.is_empty(), "repeat with HOLDFAST_SEED: {failed:?}");

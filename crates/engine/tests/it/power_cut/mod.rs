@@ -9,7 +9,7 @@
 //! `HOLDFAST_SEED_FIRST` on. The seed decides the work and the operation at which the power fails; threads decide how the work is interleaved.
 
 use crate::support::client::{Sent, query, send};
-use crate::support::model::{Answer, Model, Unanswered, seeds};
+use crate::support::model::{Answer, Model, Unanswered, each_seed, seeds};
 use crate::support::plain::dump;
 use crate::support::workload::{Transaction, transaction};
 use holdfast_engine::{Database, Engine, Options};
@@ -19,8 +19,8 @@ use holdfast_types::Level;
 use holdfast_types::schema::Dialect;
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 const SEEDS: u64 = 120;
 const CUTS_PER_SEED: u64 = 4;
@@ -40,26 +40,10 @@ struct Totals {
 #[test]
 fn power_cuts() {
     let seeds = seeds(SEEDS);
-    let next = AtomicU64::new(seeds.start);
     let totals = Totals::default();
-    let (fired, failed) = (Mutex::new(Fired::default()), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        return;
-                    }
-                    match std::panic::catch_unwind(|| run(seed, &totals)) {
-                        Ok(happened) => fired.lock().unwrap().add(&happened),
-                        Err(_) => failed.lock().unwrap().push(seed),
-                    }
-                }
-            });
-        }
-    });
-    let (fired, failed) = (fired.into_inner().unwrap(), failed.into_inner().unwrap());
+    let (outcomes, failed) = each_seed(&seeds, |seed| run(seed, &totals));
+    let mut fired = Fired::default();
+    outcomes.iter().for_each(|happened| fired.add(happened));
     println!("seeds {seeds:?}: {} failed, {fired:?}", failed.len());
     assert!(failed.is_empty(), "repeat with HOLDFAST_SEED: {failed:?}");
     if seeds.end - seeds.start >= SEEDS {

@@ -6,6 +6,9 @@ use super::workload::{SCHEMA, Transaction};
 use holdfast_engine::Database;
 use holdfast_seams::testing::Seeded;
 use holdfast_types::{SqlError, Value};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One database and what it must hold.
 pub struct Model {
@@ -119,4 +122,27 @@ pub fn seeds(usual: u64) -> std::ops::Range<u64> {
             first..first + number("HOLDFAST_SEEDS").unwrap_or(usual)
         }
     }
+}
+
+/// Runs every seed, two at a time. Returns what those returned that passed, and the seeds that failed.
+pub fn each_seed<T: Send>(seeds: &std::ops::Range<u64>, run: impl Fn(u64) -> T + Sync) -> (Vec<T>, Vec<u64>) {
+    let next = AtomicU64::new(seeds.start);
+    let (outcomes, failed) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            match catch_unwind(AssertUnwindSafe(|| run(seed))) {
+                Ok(outcome) => outcomes.lock().unwrap().push(outcome),
+                Err(_) => {
+                    println!("seed {seed} failed");
+                    failed.lock().unwrap().push(seed);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| _ = scope.spawn(work)));
+    (outcomes.into_inner().unwrap(), failed.into_inner().unwrap())
 }

@@ -112,12 +112,12 @@ impl BranchState {
         let changed = work.is_ddl() || connection.conn.changes() > 0;
         interruption.interrupts(None);
         let advisory = std::mem::take(&mut connection.running.lock().advisory);
-        // What the holder before it has published is to be seen, durable or not.
-        self.newest |= !advisory.is_empty();
         self.lock_owner.ends_with_it(advisory);
         self.last_insert_rowid = connection.conn.last_insert_rowid();
         // An error, too, may depend on what it saw.
-        self.seen = self.seen.max(self.pin.as_ref().map_or(0, Pin::snapshot));
+        let locks = &self.database.engine.locks;
+        let behind = locks.behind(self.database.id, [self.owner()].into_iter().chain(self.lock_owner.session()));
+        self.seen = self.seen.max(self.pin.as_ref().map_or(0, Pin::snapshot)).max(behind);
         if matches!(ended, Attempt::Done) {
             let ops = connection.conn.capture().ops() as usize;
             if let Work::Statement { sink, .. } = work {

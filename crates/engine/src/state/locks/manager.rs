@@ -3,6 +3,7 @@
 use super::deadlock::{self, Edge};
 use super::holders::{Holder, HolderId, Holders};
 use super::mode::{LockId, LockMode, OwnerId, Target};
+use super::released::Behind;
 use super::versions::{Versions, id};
 use holdfast_store::locking::{Class, Touch};
 use holdfast_types::{SqlError, SqlState, TableId, TableLockMode, VolumeId};
@@ -43,13 +44,23 @@ struct Owner {
     is_session: bool,
     /// The first part of a transaction over several databases, which the other parts belong to.
     whole: u64,
+    behind: Behind,
+}
+
+impl Owner {
+    fn got(&mut self, id: LockId, mode: LockMode, volumes: &FxHashMap<VolumeId, Versions>) {
+        self.held.push((id, mode));
+        if let Some(versions) = volumes.get(&id.volume) {
+            self.behind.raise(id, versions.before(id.target, mode));
+        }
+    }
 }
 
 #[derive(Default)]
 pub(super) struct State {
     locks: FxHashMap<LockId, Lock>,
     owners: FxHashMap<OwnerId, Owner>,
-    volumes: HashMap<VolumeId, Versions>,
+    volumes: FxHashMap<VolumeId, Versions>,
     /// Branches that wait for the end of the writer's current batch.
     for_batch: HashMap<VolumeId, Vec<oneshot::Sender<()>>>,
     /// The holders of snapshots.
@@ -168,7 +179,7 @@ impl State {
             return Grant::Blocked;
         }
         lock.holders.push((owner, mode));
-        self.owners.entry(owner).or_default().held.push((id, mode));
+        self.owners.entry(owner).or_default().got(id, mode, &self.volumes);
         Grant::Granted
     }
 
@@ -176,6 +187,9 @@ impl State {
         let Some(lock) = self.locks.get_mut(&id) else { return };
         if let Some(at) = lock.holders.iter().position(|h| *h == (owner, mode)) {
             lock.holders.swap_remove(at);
+        }
+        if let Some(versions) = self.volumes.get_mut(&id.volume) {
+            versions.release(id.target, mode);
         }
         self.hand_over(id);
     }
@@ -193,7 +207,7 @@ impl State {
             } else if w.granted.send(()).is_ok() {
                 lock.holders.push((w.owner, w.mode));
                 let owner = self.owners.entry(w.owner).or_default();
-                owner.held.push((id, w.mode));
+                owner.got(id, w.mode, &self.volumes);
                 owner.waits_for = None;
             }
         }
@@ -316,6 +330,13 @@ impl LockManager {
         s.locks.entry(id).or_default().holders.push((owner, mode));
         s.owners.entry(owner).or_default().held.push((id, mode));
         Grant::Granted
+    }
+
+    /// The batch that must be durable before the owners answer: someone had published it who held one of their locks before.
+    pub fn behind(&self, volume: VolumeId, owners: impl IntoIterator<Item = OwnerId>) -> u64 {
+        let s = self.0.lock();
+        let of = owners.into_iter().filter_map(|owner| s.owners.get(&owner));
+        of.map(|owner| owner.behind.of(volume)).max().unwrap_or_default()
     }
 
     /// Gives back everything an owner holds; the owner stays.

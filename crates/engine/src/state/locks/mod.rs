@@ -12,6 +12,7 @@
 //! | [`deadlock`] | the wait-for graph |
 //! | [`list`], [`holders`] | what views show |
 //! | [`versions`] | which batch changed what last, per volume |
+//! | [`released`] | what was released a moment ago, for its next owner |
 //!
 //! Failure: none of its own; a wait ends by a grant, a deadlock (40P01), or because its owner gives it up.
 
@@ -20,6 +21,7 @@ mod holders;
 mod list;
 mod manager;
 mod mode;
+mod released;
 mod versions;
 
 pub use holders::HolderId;

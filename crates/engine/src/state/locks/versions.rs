@@ -4,7 +4,8 @@
 //! durable. While no branch is at work MAIN does not register at all; [`Versions::floor`] then says up to where
 //! nothing is known, and counts as the version of everything.
 
-use super::mode::{LockId, Target};
+use super::mode::{LockId, LockMode, Target};
+use super::released::Released;
 use holdfast_types::VolumeId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, VecDeque};
@@ -36,12 +37,16 @@ pub struct Versions {
     registering: bool,
     /// The batch MAIN is working on; its versions are not published yet.
     working: Option<u64>,
+    /// The newest published batch; 0 before the first.
+    published: u64,
+    released: Released,
 }
 
 impl Versions {
     /// MAIN begins batch `number`; readers may start at `durable`. Returns whether it has to register.
     pub fn begin_batch(&mut self, number: u64, durable: u64) -> bool {
         self.working = Some(number);
+        self.released.forget(durable);
         if !self.active.is_empty() {
             self.last_active = number;
         }
@@ -60,7 +65,24 @@ impl Versions {
 
     /// The batch is published.
     pub fn end_batch(&mut self) {
-        self.working = None;
+        self.published = self.working.take().unwrap_or(self.published);
+    }
+
+    /// A lock was released, perhaps by a transaction of the batch that was published last.
+    pub fn release(&mut self, target: Target, mode: LockMode) {
+        let known = match target {
+            Target::Row { .. } => self.newer(&target, self.published.saturating_sub(1)).is_some(),
+            Target::Advisory { .. } => false,
+            Target::Table(_) | Target::Database | Target::Schema => true,
+        };
+        if !known {
+            self.released.add(target, mode, self.published);
+        }
+    }
+
+    /// The batch that the next owner of a lock must see; 0 for none.
+    pub fn before(&self, target: Target, mode: LockMode) -> u64 {
+        self.released.before(target, mode)
     }
 
     /// The batch was given up: what it raised has the version it had before. Left in place it would hide that one,

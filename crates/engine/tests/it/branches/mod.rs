@@ -4,6 +4,7 @@ mod ahead;
 mod bench;
 mod file_ahead;
 mod large;
+mod next_owner;
 mod side_copy;
 mod whole_table;
 

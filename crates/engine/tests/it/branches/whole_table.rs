@@ -1,10 +1,9 @@
 //! A transaction that has locked a table as a whole takes no locks of its rows, and others wait for it all the same.
 
 use super::{bench::*, now};
-use crate::support::client::block_on;
 use crate::support::report_of;
 use holdfast_engine::{Collect, LockStrength, LockWait, Options, Report, RowLock, Step, Submission};
-use holdfast_types::{SqlState, TableLockMode, Value};
+use holdfast_types::{SqlState, TableLockMode};
 
 /// A transaction that has locked the table `t`.
 fn locked(o: &Opened) -> Txn {
@@ -115,47 +114,4 @@ fn an_older_snapshot_does_not_change_what_it_has_changed() {
     at_once(&o.db, "update t set v = 12 where id = 1").unwrap();
     now(txn.lock_table("t", TableLockMode::Exclusive, false)).unwrap();
     assert_eq!(state(run(&mut txn, "update t set v = v + 1 where id = 1")), SqlState::SERIALIZATION_FAILURE);
-}
-
-/// A lock is free when what its holder did is published, which is before that is durable: the next holder sees it all the same.
-fn each_sees_what_the_one_before_has_done(lock: impl Fn(&mut Txn) + Sync) {
-    const THREADS: i64 = 4;
-    const TIMES: i64 = 40;
-    let o = open(T);
-    std::thread::scope(|threads| {
-        for _ in 0..THREADS {
-            threads.spawn(|| {
-                for _ in 0..TIMES {
-                    let mut txn = begin(&o.db, RC);
-                    lock(&mut txn);
-                    let read = run(&mut txn, "select v from t where id = 1").unwrap();
-                    let Value::Int(v) = read[0][0] else { panic!("{read:?}") };
-                    run(&mut txn, &format!("update t set v = {} where id = 1", v + 1)).unwrap();
-                    commit(txn).unwrap();
-                }
-            });
-        }
-    });
-    assert_eq!(int(&o.db, "select v from t where id = 1"), 10 + THREADS * TIMES);
-}
-
-#[test]
-fn who_has_locked_the_table_sees_what_was_done_before() {
-    each_sees_what_the_one_before_has_done(|txn| {
-        block_on(txn.lock_table("t", TableLockMode::ShareRowExclusive, false)).unwrap();
-    });
-    // One that is free at once may have been released a moment ago.
-    each_sees_what_the_one_before_has_done(|txn| {
-        while block_on(txn.lock_table("t", TableLockMode::Exclusive, true)).is_err() {
-            std::thread::yield_now();
-        }
-    });
-}
-
-#[test]
-fn who_has_an_advisory_lock_sees_what_was_done_before() {
-    each_sees_what_the_one_before_has_done(|txn| {
-        // pg_advisory_xact_lock
-        run_as(txn, "select holdfast_advisory(3, 7, 0)", Report { advisory: true, ..Report::default() }).unwrap();
-    });
 }

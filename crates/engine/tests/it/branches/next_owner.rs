@@ -1,0 +1,75 @@
+//! A lock is free when what its holder did is published, which is before that is durable: its next owner sees it all the same.
+
+use super::bench::*;
+use crate::support::client::block_on;
+use crate::support::report_of;
+use holdfast_engine::{LockStrength, LockWait, Report, RowLock};
+use holdfast_types::{ColumnDesc, StatementDesc, TableLockMode, Value};
+use std::sync::Arc;
+
+/// Transactions that take the lock, read a row, and write what they have read and one more: none is lost.
+fn each_sees_what_the_one_before_has_done(lock: impl Fn(&mut Txn) + Sync) {
+    const THREADS: i64 = 4;
+    const TIMES: i64 = 40;
+    let o = open(T);
+    std::thread::scope(|threads| {
+        for _ in 0..THREADS {
+            threads.spawn(|| {
+                for _ in 0..TIMES {
+                    let mut txn = begin(&o.db, RC);
+                    lock(&mut txn);
+                    let read = run(&mut txn, "select v from t where id = 1").unwrap();
+                    let Value::Int(v) = read[0][0] else { panic!("{read:?}") };
+                    run(&mut txn, &format!("update t set v = {} where id = 1", v + 1)).unwrap();
+                    commit(txn).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(int(&o.db, "select v from t where id = 1"), 10 + THREADS * TIMES);
+}
+
+#[test]
+fn who_has_locked_a_table_sees_what_was_done_before() {
+    each_sees_what_the_one_before_has_done(|txn| {
+        block_on(txn.lock_table("t", TableLockMode::ShareRowExclusive, false)).unwrap();
+    });
+    // One that is free at once may have been released a moment ago.
+    each_sees_what_the_one_before_has_done(|txn| {
+        while block_on(txn.lock_table("t", TableLockMode::Exclusive, true)).is_err() {
+            std::thread::yield_now();
+        }
+    });
+}
+
+fn advisory(txn: &mut Txn, operation: u8) -> Vec<Vec<Value>> {
+    let desc = StatementDesc { columns: vec![ColumnDesc::new("granted", 16)], ..StatementDesc::default() };
+    let report = Report { advisory: true, desc: Arc::new(desc), ..Report::default() };
+    run_as(txn, &format!("select holdfast_advisory({operation}, 7, 0)"), report).unwrap()
+}
+
+#[test]
+fn who_has_an_advisory_lock_sees_what_was_done_before() {
+    // pg_advisory_xact_lock; pg_try_advisory_xact_lock, which may get what was released a moment ago.
+    each_sees_what_the_one_before_has_done(|txn| drop(advisory(txn, 3)));
+    each_sees_what_the_one_before_has_done(|txn| while advisory(txn, 7)[0][0] != Value::Int(1) {});
+}
+
+/// The row that they lock is another one than they change: what was changed is not noticed by its version.
+#[test]
+fn who_has_a_row_for_update_sees_what_was_done_before() {
+    let lock = |txn: &mut Txn, strength, wait| {
+        let of = "select v, id from t where id = 2";
+        let row = RowLock { table: "t".into(), strength, wait, key: vec![1], limit: None };
+        run_as(txn, of, Report { write: true, row_locks: [row].into(), ..report_of(of) })
+    };
+    for strength in [LockStrength::Update, LockStrength::NoKeyUpdate] {
+        each_sees_what_the_one_before_has_done(|txn| drop(lock(txn, strength, LockWait::Wait).unwrap()));
+        // One that is free at once was often released a moment ago.
+        each_sees_what_the_one_before_has_done(|txn| {
+            while lock(txn, strength, LockWait::NoWait).is_err() {
+                std::thread::yield_now();
+            }
+        });
+    }
+}

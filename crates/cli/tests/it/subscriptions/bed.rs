@@ -63,6 +63,22 @@ pub async fn figure(client: &Client, column: &str) -> String {
     one(client, &format!("select {column} from holdfast_stat_sites where direction = 'from'")).await
 }
 
+/// Classes of errors, and one error, after which a subscription tries again: of the connection, of a server that starts or stops,
+/// and of a slot that an earlier connection still has.
+const PASS: [&str; 4] = ["08", "40", "57", "55006"];
+
+/// Fails with the subscription's last error, unless it is one after which it tries again and does better. For waits that no error of
+/// a change may end: without this they last to their end, and say nothing of it.
+pub async fn fail_if_it_has_failed(subscriber: &Client) {
+    let error = figure(subscriber, "last_error").await;
+    let states = error.split('(').filter_map(|part| part.split_once(')')).map(|(state, _)| state);
+    let passes = |state: &str| PASS.iter().any(|class| state.starts_with(class)) && state != "08P01";
+    assert!(
+        error.is_empty() || states.filter(|state| state.len() == 5).any(passes),
+        "the subscription has failed: {error}"
+    );
+}
+
 pub async fn until_equal(publisher: &Client, subscriber: &Client, there: &str, here: &str) {
     until_settled("the subscriber has everything", async || {
         let (published, received) = (rows(publisher, there).await, rows(subscriber, here).await);

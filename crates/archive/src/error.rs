@@ -11,6 +11,12 @@ pub enum ArchiveError {
     #[error("cannot {what} {name} in the archive: {source}")]
     Store { what: &'static str, name: String, source: Box<dyn std::error::Error + Send + Sync> },
 
+    #[error(
+        "cannot {what} {name:?} in the archive: {place} has not answered for {seconds} s; check that the file system is mounted and its \
+         server runs, or that the object store can be reached"
+    )]
+    NoAnswer { what: &'static str, name: String, place: String, seconds: u64 },
+
     #[error("the archive directory does not exist: {place}; make it, or mount the file system that it is on")]
     NoDirectory { place: String },
 

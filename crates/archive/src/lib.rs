@@ -3,7 +3,7 @@
 //!
 //! An object ([`object`]) holds the boxcars of one segment as they travel between nodes, the same bytes on every node that
 //! has them. Its name ([`name`]) says trail, epoch and segment. A [`Store`] keeps objects: [`FileStore`] through the disk
-//! seam, `CloudStore` (with the feature `object-stores`) at S3, Google or Azure; [`ArchiveLocation`] is what stands in the settings; [`SealedStore`] encrypts what goes to either. [`put`] archives a segment and
+//! seam, `CloudStore` (with the feature `object-stores`) at S3, Google or Azure; [`ArchiveLocation`] is what stands in the settings; [`SealedStore`] encrypts what goes to either, and of a [`TimedStore`] requests end that are not answered. [`put`] archives a segment and
 //! reads it back; [`Holdings`] is what a store lists; [`History`] reads a trail back, for standbys that lack what its
 //! master has recycled; [`verify`] reads everything.
 //!
@@ -33,6 +33,7 @@ pub mod object;
 mod put;
 mod sealed;
 mod store;
+mod timed;
 mod verify;
 
 #[cfg(feature = "object-stores")]
@@ -49,4 +50,5 @@ pub use object::{Codec, Manifest, Segment};
 pub use put::{Kept, check_only_server, check_still_there, is_archived, put};
 pub use sealed::{PlaceKey, SealedStore};
 pub use store::{Listed, Pending, Put, Store};
+pub use timed::TimedStore;
 pub use verify::{Finding, Report, verify};

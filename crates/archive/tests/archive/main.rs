@@ -6,4 +6,5 @@ mod file;
 mod history;
 mod power_cut;
 mod support;
+mod timed;
 mod verify;

@@ -15,7 +15,7 @@ use crate::replication_settings::{link_options, mirror_settings};
 use crate::session::{Factory, Scratch};
 use crate::settings::Settings;
 use crate::subscriptions::{self, Subscriptions};
-use holdfast_archive::{History, Store};
+use holdfast_archive::{History, Store, TimedStore};
 use holdfast_engine::{Engine, scratch_dir};
 use holdfast_replication::mirror::{self, Mirror};
 use holdfast_replication::{
@@ -382,9 +382,11 @@ fn identity_file(ServerContext { config, name, .. }: &ServerContext, standby: Op
     }
 }
 
+/// What reads from the archive: feeds, and standbys. A request that is not answered ends.
 fn archive_source(store: &Arc<dyn Store>, engine: &Engine) -> Arc<ArchiveSource> {
+    let store: Arc<dyn Store> = Arc::new(TimedStore::new(store.clone()));
     let history = History::new(store.clone(), engine.trail().clone());
-    Arc::new(ArchiveSource { history, store: store.clone(), engine: engine.clone() })
+    Arc::new(ArchiveSource { history, store, engine: engine.clone() })
 }
 
 /// The standbys that commits wait for. Without a list: any one standby, or with a control plane all that may be promoted.

@@ -318,6 +318,8 @@ impl Databases {
     /// DROP DATABASE. Blocks until it has reached its level; no session enters meanwhile. As in PostgreSQL, sessions that
     /// are ending are given some time.
     pub fn drop_database(&self, name: &str, level: Level) -> SqlResult<()> {
+        // In front of the wait for sessions: that does not help. The engine looks again when there are none.
+        self.engine.check_droppable(name)?;
         self.begin_to_drop(name)?;
         let dropped = self.engine.drop_database(name, level);
         let _served = self.served.lock();

@@ -150,8 +150,8 @@ impl Engine {
     /// Removes a database and its file. The caller makes sure that no session uses it. It is gone, and this returns, when
     /// that has reached `level`. Blocks: what was committed there last reaches its level first.
     pub fn drop_database(&self, name: &str, level: Level) -> SqlResult<()> {
+        self.check_droppable(name)?;
         let engine = &self.0.engine;
-        engine.refuse_on_standby("DROP DATABASE")?;
         self.refuse_prepared(name)?;
         let _one_at_a_time = engine.dropping.lock();
         let id = engine.visible.list().databases.iter().find(|e| e.name == name).map(Entry::volume);
@@ -200,6 +200,21 @@ impl Engine {
         stopped.iter().for_each(|database| database.redo.settled(u64::MAX));
         remove_files(engine, &entry);
         Ok(passed)
+    }
+
+    /// Refuses to drop a database that nothing but a statement in it can free for that: of a standby, or with subscriptions, whose slots
+    /// would stay at their publishers. One that cannot be opened may go.
+    pub fn check_droppable(&self, name: &str) -> SqlResult<()> {
+        self.0.engine.refuse_on_standby("DROP DATABASE")?;
+        let detail = match self.database(name).map_or(0, |db| db.schema().subscriptions.list.len()) {
+            0 => return Ok(()),
+            1 => "There is 1 subscription.".to_owned(),
+            count => format!("There are {count} subscriptions."),
+        };
+        let message = format!("database \"{name}\" is being used by logical replication subscription");
+        Err(SqlError::new(SqlState::OBJECT_IN_USE, message)
+            .with_detail(detail)
+            .with_hint("Connect to that database and end each one that pg_subscription lists with DROP SUBSCRIPTION."))
     }
 
     /// A prepared transaction must be able to end: its database stays. One that cannot be opened may go.

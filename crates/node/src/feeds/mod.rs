@@ -223,6 +223,25 @@ impl Feeds {
         self.let_go(db.volume(), name);
     }
 
+    /// Refuses to drop a database while a session has one of its slots, as PostgreSQL does. Slots that no session has go with it.
+    pub fn refuse_to_drop(&self, database: &str) -> SqlResult<()> {
+        let volume = self.engine.databases().into_iter().find(|known| known.name == database).map(|known| known.volume);
+        let count = {
+            let state = self.state.lock();
+            let slots = volume.and_then(|volume| state.loaded.get(&volume));
+            slots.map_or(0, |slots| slots.values().filter(|kept| kept.reader.is_some()).count())
+        };
+        let detail = match count {
+            0 => return Ok(()),
+            1 => "There is 1 active slot.".to_owned(),
+            count => format!("There are {count} active slots."),
+        };
+        let message = format!("database \"{database}\" is used by an active logical replication slot");
+        Err(SqlError::new(SqlState::OBJECT_IN_USE, message)
+            .with_detail(detail)
+            .with_hint("pg_replication_slots lists the slots. End their subscribers first."))
+    }
+
     fn let_go(&self, volume: VolumeId, name: &str) {
         if let Err(error) = self.engine.release_feed(&feed_name(volume, name)) {
             tracing::warn!("the list of feeds cannot be written: {error}");

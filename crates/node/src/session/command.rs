@@ -201,9 +201,14 @@ impl NodeSession {
         if name == self.home || name == self.identity.database {
             return Err(SqlError::new(SqlState::OBJECT_IN_USE, "cannot drop the currently open database"));
         }
-        let (databases, name, level) = (self.databases.clone(), name.to_owned(), self.settings.level());
+        let (databases, feeds) = (self.databases.clone(), self.feeds.clone());
+        let (name, level) = (name.to_owned(), self.settings.level());
         self.outside_transactions("DROP DATABASE", move || {
-            if if_exists && !databases.exists(&name) { Ok(()) } else { databases.drop_database(&name, level) }
+            if if_exists && !databases.exists(&name) {
+                return Ok(());
+            }
+            feeds.refuse_to_drop(&name)?;
+            databases.drop_database(&name, level)
         })
         .await
     }

@@ -5,6 +5,7 @@ mod bad_publishers;
 pub mod bed;
 mod commands;
 mod cuts;
+mod drop_database;
 mod following;
 mod held_up;
 mod lasting;

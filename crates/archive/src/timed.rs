@@ -16,9 +16,9 @@ use tokio::sync::Semaphore;
 use crate::error::ArchiveError;
 use crate::store::{Listed, Pending, Put, Store};
 
-/// Longest wait for an answer, and, of a whole object, the pace at which its bytes come at least.
+/// Longest wait for an answer, and, of a whole object, the pace at which its bytes come at least: over a slow link a segment takes minutes.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
-const BYTES_PER_S_MIN: u64 = 1 << 20;
+const BYTES_PER_S_MIN: u64 = 128 << 10;
 
 /// Requests that are under way at one time.
 const UNANSWERED_MAX: usize = 16;

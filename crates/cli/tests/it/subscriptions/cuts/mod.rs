@@ -9,9 +9,9 @@ mod proxy;
 
 use super::bed::until_equal;
 use crate::node::Node;
-use crate::postgres::Postgres;
 use crate::server::{one, run, until};
 use holdfast_seams::testing::Patience;
+use holdfast_testbed::oracle::Postgres;
 use proxy::{Place, Proxy};
 use std::collections::HashMap;
 use std::sync::mpsc::RecvTimeoutError;

@@ -54,7 +54,7 @@ pub fn run(binary: &Path, plan: &Plan, tally: &mut Tally) -> anyhow::Result<()> 
     println!("  {} rounds, {} recording clients, seed {}", plan.rounds, plan.clients, plan.seed);
     let scratch = paths::scratch("kill")?;
     let data = scratch.path().join("data");
-    let address = Address::free()?;
+    let address = Address::free();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let recorder = Recorder::default();
     let mut random = Random(plan.seed);
@@ -155,7 +155,7 @@ fn end_under_load(
         End::Stop => {
             let status = server.stop()?;
             if !status.success() {
-                bail!("SIGTERM under load ended the server with {status}:\n{}", server.log_tail());
+                bail!("SIGTERM under load ended the server with {status}:\n{}", server.log_end());
             }
         }
     }

@@ -59,7 +59,7 @@ pub fn command(arguments: &Arguments) -> anyhow::Result<bool> {
     tools::require(&["psql", "pgbench"])?;
     let binary = arguments.server.clone().map_or_else(server::build, Ok)?;
     let scratch = paths::scratch("observed")?;
-    let http = Address::free()?;
+    let http = Address::free();
     let start = |name: &str, settings: &str| start(&binary, &scratch.path().join(name), settings);
     let plain = start("plain", "statements_kept = 0\n")?;
     let counting = start("counting", &format!("http_listen = \"127.0.0.1:{}\"\n", http.port))?;
@@ -77,13 +77,13 @@ pub fn command(arguments: &Arguments) -> anyhow::Result<bool> {
 }
 
 fn start(binary: &Path, data: &Path, settings: &str) -> anyhow::Result<Holdfast> {
-    let mut first = Holdfast::start(binary, data, Address::free()?)?;
+    let mut first = Holdfast::start(binary, data, Address::free())?;
     load(first.address)?;
     first.address.sql("holdfast", SET_UP)?;
     first.stop()?;
     let file = data.join("holdfast.toml");
     std::fs::write(&file, std::fs::read_to_string(&file)? + settings)?;
-    Holdfast::start(binary, data, Address::free()?)
+    Holdfast::start(binary, data, Address::free())
 }
 
 fn pgbench(address: Address, user: &str, of: &Arguments, seconds: u32) -> Command {

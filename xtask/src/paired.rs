@@ -65,7 +65,7 @@ pub fn command(arguments: &Arguments) -> anyhow::Result<bool> {
     let new = arguments.new.clone().map_or_else(server::build, Ok)?;
     let scratch = paths::scratch("paired")?;
     let start = |name: &str, binary: &Path| {
-        let server = Holdfast::start(binary, &scratch.path().join(name), Address::free()?)?;
+        let server = Holdfast::start(binary, &scratch.path().join(name), Address::free())?;
         load(server.address)?;
         anyhow::Ok(server)
     };

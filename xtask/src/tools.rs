@@ -8,14 +8,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::paths;
+pub use holdfast_testbed::find;
 
-/// A program on the PATH or among PostgreSQL's own, which Debian keeps off the PATH.
-pub fn find(program: &str) -> Option<PathBuf> {
-    let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
-    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|e| e.path().join("bin"));
-    on_path.into_iter().flatten().chain(debian).map(|directory| directory.join(program)).find(|file| file.is_file())
-}
+use crate::paths;
 
 /// Fails with the names of the programs that are missing.
 pub fn require(programs: &[&str]) -> anyhow::Result<()> {

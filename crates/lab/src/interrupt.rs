@@ -25,6 +25,11 @@ pub fn requested() -> bool {
     STOPPED.load(Ordering::Relaxed)
 }
 
+/// For waits that go on until then.
+pub fn goes_on() -> anyhow::Result<()> {
+    Ok(check()?)
+}
+
 /// An error once the study was asked to stop.
 pub fn check() -> Result<(), Interrupted> {
     if requested() { Err(Interrupted) } else { Ok(()) }

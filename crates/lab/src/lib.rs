@@ -13,7 +13,6 @@ mod authorization;
 mod bars;
 mod bench;
 mod chart;
-mod child;
 mod commit;
 mod configuration;
 mod cores;

@@ -1,13 +1,14 @@
 //! A private `holdfast serve`: the server program as a child, with its own data directory and port.
 
-use crate::child::{self, Server};
+use crate::interrupt;
 use crate::pg_client::Client;
 use crate::results::Fact;
-use crate::server::{Kind, Peer};
+use crate::server::{self, Kind, Peer};
 use anyhow::Context;
+use holdfast_testbed::{Address, Holdfast};
+use rustix::process::Signal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 const START_MAX: Duration = Duration::from_secs(60);
@@ -34,13 +35,11 @@ pub fn start_logging(program: &Path, dir: &Path, settings: &str, log: &Path) -> 
         std::fs::create_dir_all(&data).with_context(|| format!("cannot create {}", data.display()))?;
         std::fs::write(data.join("holdfast.toml"), settings).context("cannot write holdfast.toml")?;
     }
-    let port = child::free_port()?;
-    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut command = Command::new(program);
-    command.arg("serve").arg("--data").arg(&data).args(["--listen", &addr.to_string()]);
-    let mut process =
-        Server::start("holdfast serve", command, log.join("holdfast.log"), rustix::process::Signal::TERM)?;
-    process.wait_until(START_MAX, || Client::connect(addr).map(|_| ()))?;
+    let address = Address::free();
+    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port));
+    let command = Holdfast::command(program, &data, address);
+    let mut process = server::process("holdfast serve", command, &log.join("holdfast.log"), Signal::TERM)?;
+    process.wait_while(START_MAX, interrupt::goes_on, || Client::connect(addr).map(|_| ()))?;
     let settings = vec![
         Fact::new("Version", env!("CARGO_PKG_VERSION")),
         Fact::new("Settings", "defaults: every answer durable on this node"),

@@ -3,13 +3,12 @@
 //! Failure: no pgbench on this machine, a client that pgbench gave up, a run that overstays; each with pgbench's own
 //! words where it has some. A run that is dropped is stopped.
 
-use crate::child;
 use crate::interrupt;
-use crate::peer_postgres;
 use crate::pg_client::{DATABASE, USER};
 use crate::results::PgbenchResult;
 use crate::server::Peer;
 use anyhow::Context;
+use holdfast_testbed::Programs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,7 +23,9 @@ const THREADS: usize = 2;
 
 /// pgbench on this machine.
 fn find() -> anyhow::Result<PathBuf> {
-    child::find_program("pgbench", &peer_postgres::bin_directories())
+    let of_the_server = Programs::find().ok().map(|programs| programs.file("pgbench")).filter(|file| file.is_file());
+    of_the_server
+        .or_else(|| holdfast_testbed::find("pgbench"))
         .context("cannot find pgbench on the PATH or in /usr/lib/postgresql; install PostgreSQL's client programs")
 }
 

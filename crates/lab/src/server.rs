@@ -1,15 +1,18 @@
 //! A server under measurement, whichever it is: where it listens, which process it is, how its syncs are counted.
 
-use crate::child;
 use crate::pg_client::Client;
 use crate::prefill;
 use crate::process_cpu;
 use crate::results::Fact;
 use crate::workload;
 use anyhow::Context;
+use holdfast_testbed::Process;
 use holdfast_types::Value;
+use rustix::process::Signal;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// A started server with the database `holdfast` in it.
@@ -18,7 +21,7 @@ pub struct Peer {
     pub addr: SocketAddr,
     pub settings: Vec<Fact>,
     /// Stops the server when dropped.
-    pub process: child::Server,
+    pub process: Process,
 }
 
 /// Which server it is.
@@ -71,6 +74,13 @@ impl Kind {
             Kind::Postgres => Duration::from_millis(1200),
         }
     }
+}
+
+/// Starts a server's process. When it is dropped, it stops in good order.
+pub fn process(name: &str, mut command: Command, log: &Path, stop: Signal) -> anyhow::Result<Process> {
+    // A process group of its own: Ctrl-C reaches the lab, which then stops the server.
+    command.process_group(0);
+    Process::start(name, command, log, stop, stop)
 }
 
 impl Peer {

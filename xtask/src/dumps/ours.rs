@@ -44,7 +44,7 @@ impl Ours {
         for name in ["archive", "dumps", "looks"] {
             std::fs::create_dir_all(dir.join(name))?;
         }
-        let (data, address) = (dir.join("data"), Address::free()?);
+        let (data, address) = (dir.join("data"), Address::free());
         Holdfast::start(binary, &data, address)?.stop()?;
         let file = data.join("holdfast.toml");
         let archive = format!("\narchive = \"{}\"\n", dir.join("archive").display());
@@ -116,14 +116,14 @@ impl Ours {
         // The restored server must not archive beside the one that still runs.
         let own = settings.lines().filter(|line| !line.starts_with("archive =")).collect::<Vec<_>>().join("\n");
         std::fs::write(&file, own)?;
-        let server = Holdfast::start(&self.binary, &data, Address::free()?)?;
+        let server = Holdfast::start(&self.binary, &data, Address::free())?;
         let seconds = began.elapsed().as_secs_f64();
         Ok((restored, Restarted { server, data, seconds }))
     }
 
     /// Seconds from the start of `restore --serve` to the first answer about that table.
     pub fn look(&self, dump: &str, question: &str) -> anyhow::Result<f64> {
-        let address = Address::free()?;
+        let address = Address::free();
         let listen = format!("127.0.0.1:{}", address.port);
         let words = ["restore", "--from", "dumps", "--dump", dump, "--serve", &listen, "--scratch", "looks"];
         let began = Instant::now();

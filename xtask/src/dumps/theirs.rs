@@ -3,73 +3,56 @@
 //! Both run as the user that PostgreSQL's server runs as, with all files in one directory. pgBackRest archives the WAL, with
 //! the compression of its backups, and works asynchronously both ways.
 
-use std::fs::File;
-use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
+use rustix::process::Signal;
 
 use super::load::Dumper;
 use super::{Arguments, bytes_below, run};
-use crate::server::{self, Account, Address, as_account, initialise, is_ready};
-use crate::tools;
+use crate::server::{self, Address, Process, Programs, is_ready};
 
 /// What both PostgreSQL servers run with; the rest are PostgreSQL's defaults.
-const SETTINGS: [&str; 5] =
-    ["fsync=on", "shared_buffers=1GB", "max_wal_size=4GB", "listen_addresses=127.0.0.1", "max_connections=100"];
+const SETTINGS: [&str; 4] = ["fsync=on", "shared_buffers=1GB", "max_wal_size=4GB", "max_connections=100"];
 
 const READY_WAIT_MAX: Duration = Duration::from_secs(120);
 
 pub struct Theirs {
     pub address: Address,
     dir: PathBuf,
-    account: Account,
+    programs: Programs,
     workers: String,
-    _server: Server,
+    _server: Process,
 }
 
 impl Theirs {
     pub fn start(scratch: &Path, of: &Arguments) -> anyhow::Result<Theirs> {
-        let (dir, account, address) = (scratch.join("postgres"), server::account()?, Address::free()?);
-        open_to(scratch)?;
+        let (dir, programs, address) = (scratch.join("postgres"), Programs::find()?, Address::free());
+        let account = programs.account;
+        account.pass_through(scratch)?;
         for name in ["", "repo", "log", "lock", "spool", "base"] {
-            std::fs::create_dir_all(dir.join(name))?;
-            if let Some((user, group)) = account {
-                chown(dir.join(name), Some(user), Some(group))?;
-            }
+            account.make_dir(&dir.join(name))?;
         }
-        let initdb = tools::find("initdb").context("initdb is not installed")?;
-        initialise(&initdb, &dir.join("data"), account, &[])?;
+        programs.initdb(&dir.join("data"), &["--locale=C.UTF-8"])?;
         std::fs::write(dir.join("pgbackrest.conf"), configuration(&dir, address, of.workers))?;
         let archive =
             format!("pgbackrest --config={} --stanza=x archive-push %p", dir.join("pgbackrest.conf").display());
         let settings = ["archive_mode=on".to_owned(), format!("archive_command={archive}")];
-        let server = Server::start(&dir, &dir.join("data"), address, account, &settings)?;
-        let theirs = Theirs { address, dir, account, workers: of.workers.to_string(), _server: server };
-        theirs.wait_until(|| Ok(is_ready(address.port)))?;
+        let mut server = serve(&programs, &dir, &dir.join("data"), address, &settings)?;
+        server.wait_until(READY_WAIT_MAX, || {
+            ensure!(is_ready(address.port), "it lets nobody in");
+            Ok(())
+        })?;
+        let theirs = Theirs { address, dir, programs, workers: of.workers.to_string(), _server: server };
         address.sql("postgres", &format!("CREATE DATABASE {}", server::USER))?;
         theirs.pgbackrest(&["stanza-create"])?;
         Ok(theirs)
     }
 
-    fn wait_until(&self, done: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
-        let began = Instant::now();
-        while !done()? {
-            ensure!(
-                began.elapsed() < READY_WAIT_MAX,
-                "PostgreSQL is not ready, see {}",
-                self.dir.join("log").display()
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-
     fn pgbackrest(&self, words: &[&str]) -> anyhow::Result<()> {
         let config = format!("--config={}", self.dir.join("pgbackrest.conf").display());
-        let mut command = as_account(Path::new("pgbackrest"), self.account, &self.dir);
+        let mut command = self.programs.account.command(Path::new("pgbackrest"), &self.dir);
         run(command.args([&config, "--stanza=x"]).args(words)).map(drop)
     }
 
@@ -92,7 +75,7 @@ impl Theirs {
         if to.exists() {
             std::fs::remove_dir_all(&to)?;
         }
-        let mut command = as_account(Path::new("pg_basebackup"), self.account, &self.dir);
+        let mut command = self.programs.command("pg_basebackup", &self.dir);
         command.envs(self.address.environment(server::USER)).args(["--checkpoint=fast", "--format=tar"]);
         run(command.args(["--compress=client-zstd:level=1", "-D"]).arg(&to))?;
         Ok(std::fs::remove_dir_all(&to)?)
@@ -117,17 +100,14 @@ impl Theirs {
 
     /// Restores the newest backup and rolls it forward to the archive's end; up to the first answer of a server that may write.
     pub fn restore(&self) -> anyhow::Result<Restarted> {
-        let (data, address) = (self.dir.join("restored"), Address::free()?);
+        let (data, address) = (self.dir.join("restored"), Address::free());
         let pg1_path = format!("--pg1-path={}", data.display());
-        std::fs::create_dir(&data)?;
-        if let Some((user, group)) = self.account {
-            chown(&data, Some(user), Some(group))?;
-        }
+        self.programs.account.make_dir(&data)?;
         rustix::fs::chmod(&data, rustix::fs::Mode::RWXU)?;
         let began = Instant::now();
         self.pgbackrest(&[&pg1_path, "--archive-mode=off", &format!("--process-max={}", self.workers), "restore"])?;
         let pages_seconds = began.elapsed().as_secs_f64();
-        let server = Server::start(&self.dir, &data, address, self.account, &[])?;
+        let server = serve(&self.programs, &self.dir, &data, address, &[])?;
         // It answers readers before it has applied everything.
         while address.sql("postgres", "SELECT pg_is_in_recovery()").as_deref().unwrap_or("t") != "f" {
             std::thread::sleep(Duration::from_millis(20));
@@ -145,7 +125,7 @@ impl Dumper for Theirs {
 /// A restored server, which goes with its directory.
 pub struct Restarted {
     pub address: Address,
-    _server: Server,
+    _server: Process,
     data: PathBuf,
     /// Of the backup's files.
     pub pages_seconds: f64,
@@ -161,29 +141,13 @@ impl Drop for Restarted {
 }
 
 /// A `postgres` that is stopped at once when it is dropped.
-struct Server(Child);
-
-impl Server {
-    fn start(dir: &Path, data: &Path, address: Address, account: Account, more: &[String]) -> anyhow::Result<Server> {
-        let postgres = tools::find("postgres").context("PostgreSQL's server is not installed")?;
-        let mut command = as_account(&postgres, account, dir);
-        command.arg("-D").arg(data).args(["-p", &address.port.to_string()]);
-        command.args(["-c", &format!("unix_socket_directories={}", dir.display())]);
-        for setting in SETTINGS.into_iter().chain(more.iter().map(String::as_str)) {
-            command.args(["-c", setting]);
-        }
-        let log = File::create(dir.join(format!("log/postgres-{}", address.port)))?;
-        Ok(Server(command.stdout(Stdio::null()).stderr(log).spawn().context("starting PostgreSQL")?))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // SIGQUIT is PostgreSQL's immediate stop; it takes its own children along.
-        let pid = rustix::process::Pid::from_child(&self.0);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::QUIT);
-        let _ = self.0.wait();
-    }
+fn serve(programs: &Programs, dir: &Path, data: &Path, address: Address, more: &[String]) -> anyhow::Result<Process> {
+    let settings = SETTINGS.into_iter().chain(more.iter().map(String::as_str));
+    let mut command = programs.server(data, address, Some(dir), settings);
+    command.current_dir(dir);
+    let log = dir.join(format!("log/postgres-{}", address.port));
+    // SIGQUIT is PostgreSQL's immediate stop; it takes its own children along.
+    Process::start("PostgreSQL", command, &log, Signal::INT, Signal::QUIT)
 }
 
 fn configuration(dir: &Path, address: Address, workers: u32) -> String {
@@ -196,10 +160,4 @@ fn configuration(dir: &Path, address: Address, workers: u32) -> String {
         port = address.port,
         user = server::USER
     )
-}
-
-/// Lets PostgreSQL's user reach its directory below this one.
-fn open_to(scratch: &Path) -> anyhow::Result<()> {
-    use rustix::fs::Mode;
-    Ok(rustix::fs::chmod(scratch, Mode::RWXU | Mode::XGRP | Mode::XOTH)?)
 }

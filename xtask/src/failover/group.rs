@@ -247,7 +247,7 @@ impl Group {
         while !self.is_followed(standby)? {
             let parted = self.nodes[standby].log_since_start().contains(PARTED);
             if parted || started.elapsed() > limit {
-                let (name, log) = (self.nodes[standby].name, self.nodes[standby].running()?.log_tail());
+                let (name, log) = (self.nodes[standby].name, self.nodes[standby].running()?.log_end());
                 bail!("{name} does not follow {}:\n{log}", self.nodes[self.master].name);
             }
             std::thread::sleep(LOOK);
@@ -263,7 +263,7 @@ impl Group {
             let wait = format!("SELECT holdfast_wait_for_lsn('{lsn}', {})", FOLLOWS_WAIT_MAX.as_millis());
             self.nodes[standby].running_mut()?.wait_until_ready()?;
             if self.address(standby).sql(DATABASE, &wait)? != "t" {
-                let (name, log) = (self.nodes[standby].name, self.nodes[standby].running()?.log_tail());
+                let (name, log) = (self.nodes[standby].name, self.nodes[standby].running()?.log_end());
                 bail!("{name} does not reach {lsn}:\n{log}");
             }
         }

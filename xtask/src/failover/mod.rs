@@ -55,7 +55,7 @@ use crate::{server, tools};
 pub use bed::ended;
 pub use fault::Setup;
 pub use group::{ELECTION, Group};
-pub use node::{Node, Start, Until};
+pub use node::{Node, Start, Until, Witness};
 pub use table::Totals;
 
 /// What the answer to a commit waits for: `level` of holdfast.toml.

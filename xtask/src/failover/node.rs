@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use holdfast_unsafe_disk::{Options, UnsafeDisk};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-use crate::server::{Address, Holdfast, is_ready};
+use crate::server::{Address, Holdfast, Process, is_ready};
 
 /// Longer than a start takes here; only a server that neither serves nor refuses meets it.
 const START_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -60,12 +60,12 @@ impl Node {
             disk = Some(UnsafeDisk::mount(&mount, Options::new(backing))?);
             data = mount.join("data");
         }
-        Ok(Node { name, data, log, address: Address::free()?, log_start: 0, server: None, disk })
+        Ok(Node { name, data, log, address: Address::free(), log_start: 0, server: None, disk })
     }
 
     /// HOST:PORT
     pub fn at(&self) -> String {
-        format!("127.0.0.1:{}", self.address.port)
+        self.address.at()
     }
 
     /// Writes holdfast.toml.
@@ -118,7 +118,7 @@ impl Node {
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.server.as_mut().is_some_and(Holdfast::is_running)
+        self.server.as_mut().is_some_and(|server| server.is_running())
     }
 
     /// kill -9; where power is cut, the disk loses what was not synced.
@@ -135,7 +135,7 @@ impl Node {
         if self.is_running() {
             let status = self.running_mut()?.stop()?;
             if !status.success() {
-                bail!("{} does not stop cleanly: {status}\n{}", self.name, self.running()?.log_tail());
+                bail!("{} does not stop cleanly: {status}\n{}", self.name, self.running()?.log_end());
             }
         }
         Ok(())
@@ -147,7 +147,7 @@ impl Node {
     }
 
     pub fn panics(&self) -> Vec<String> {
-        self.server.as_ref().map(Holdfast::panics).unwrap_or_default()
+        self.server.as_ref().map(|server| server.panics()).unwrap_or_default()
     }
 
     /// Copies the directory of the stopped server aside.
@@ -218,46 +218,29 @@ fn remove(dir: &Path) -> anyhow::Result<()> {
 }
 
 /// A running `holdfast witness`. Dropping it kills it.
-pub struct Witness {
-    child: Child,
-    log: PathBuf,
-}
+pub struct Witness(Process);
 
 impl Witness {
     /// `members`: NAME=HOST:PORT, separated by commas.
     pub fn spawn(binary: &Path, scratch: &Path, listen: &str, members: &str) -> anyhow::Result<Witness> {
-        let path = scratch.join("w.log");
-        let log = std::fs::File::create(&path)?;
         let mut command = Command::new(binary);
         command.args(["witness", "--listen", listen, "--members", members, "--data"]).arg(scratch.join("w"));
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        Ok(Witness { child: command.spawn().context("starting the witness")?, log: path })
+        Process::start("the witness", command, &scratch.join("w.log"), Signal::TERM, Signal::KILL).map(Witness)
     }
 
     pub fn log_text(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
+        self.0.log()
     }
 
     pub fn freeze_for(&self, time: Duration) -> anyhow::Result<()> {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::STOP).context("freezing the witness")?;
+        self.0.hang()?;
         std::thread::sleep(time);
-        kill_process(pid, Signal::CONT).context("continuing the witness")
+        self.0.resume()
     }
 
     /// What shows that it has failed: panics in its log, or its end.
     pub fn trouble(&mut self) -> Vec<String> {
-        let ended = !matches!(self.child.try_wait(), Ok(None));
-        let log = self.log_text();
-        let panicked = log.lines().filter(|line| line.contains("panicked at")).map(str::to_string);
-        panicked.chain(ended.then(|| "the witness has ended".to_owned())).collect()
-    }
-}
-
-impl Drop for Witness {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let ended = !self.0.is_running();
+        self.0.panics().into_iter().chain(ended.then(|| "the witness has ended".to_owned())).collect()
     }
 }

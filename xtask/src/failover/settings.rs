@@ -29,7 +29,7 @@ pub struct Control {
 impl Control {
     pub fn new(names: &[&str], setup: Setup) -> anyhow::Result<Control> {
         let witness = (setup == Setup::Witness).then_some(WITNESS);
-        let address = |name: &str| Ok((name.to_owned(), format!("127.0.0.1:{}", Address::free()?.port)));
+        let address = |name: &str| Ok((name.to_owned(), format!("127.0.0.1:{}", Address::free().port)));
         let members = names.iter().copied().chain(witness).map(address).collect::<anyhow::Result<_>>()?;
         Ok(Control { members, setup })
     }

@@ -1,8 +1,13 @@
 //! What the power-cut test needs of a database, whichever it is.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::recorder::Verdict;
+use crate::server::{Address, Process, is_ready};
+
+/// Longer than a recovery takes here; only a server that hangs meets it.
+pub const READY_WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// How a start went.
 pub enum Start {
@@ -11,6 +16,27 @@ pub enum Start {
     Ended(String),
     /// The power failed meanwhile.
     PowerFailed,
+}
+
+/// Waits until a started server takes connections, ends, or the power fails.
+pub fn started(server: &mut Process, address: Address, power_off: &dyn Fn() -> bool) -> Start {
+    let began = Instant::now();
+    loop {
+        if is_ready(address.port) {
+            return Start::Ready;
+        }
+        if power_off() {
+            return Start::PowerFailed;
+        }
+        if !server.is_running() {
+            // It may have noticed the failing power before we did.
+            return if power_off() { Start::PowerFailed } else { Start::Ended(server.log_end()) };
+        }
+        if began.elapsed() > READY_WAIT_MAX {
+            return Start::Ended(format!("not ready after {READY_WAIT_MAX:?}: {}", server.log_end()));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// A database that can be started, loaded, killed and looked at. Its files lie below the mount it was made for.

@@ -3,17 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
 use super::breaks::{Break, VARIABLE};
-use super::peer::{Peer, Start};
+use super::peer::{Peer, Start, started};
 use super::wire::Clients;
 use crate::recorder::{Databases, Verdict};
-use crate::server::{self, Address, is_ready};
-
-const READY_WAIT_MAX: Duration = Duration::from_secs(120);
+use crate::server::{self, Address};
 
 /// Small segments and frequent checkpoints: more of what can go wrong between two cuts.
 const SETTINGS: &str = "segment_bytes = 4194304\nredo_bytes_max = 1048576\nredo_time_max_ms = 20\n";
@@ -69,32 +66,19 @@ impl Peer for Holdfast {
     }
 
     fn start(&mut self, power_off: &dyn Fn() -> bool) -> anyhow::Result<Start> {
-        let address = Address::free()?;
+        let address = Address::free();
         let environment: Vec<(&str, &str)> = self.broken.iter().map(|how| (VARIABLE, how.name())).collect();
         let log = self.log.clone();
         fs::write(&log, "")?;
         let server = server::Holdfast::spawn_with(&self.binary, &self.data, address, log, &environment)?;
-        let server = self.server.insert(server);
-        let started = Instant::now();
-        loop {
-            if is_ready(address.port) {
-                if self.broken.is_some() && !fs::read_to_string(&self.log)?.contains("SABOTAGED") {
-                    bail!("{} was not built with the feature `sabotage`", self.binary.display());
-                }
-                return Ok(Start::Ready);
-            }
-            if power_off() {
-                return Ok(Start::PowerFailed);
-            }
-            if !server.is_running() {
-                // It may have noticed the failing power before we did.
-                return Ok(if power_off() { Start::PowerFailed } else { Start::Ended(server.log_tail()) });
-            }
-            if started.elapsed() > READY_WAIT_MAX {
-                return Ok(Start::Ended(format!("not ready after {READY_WAIT_MAX:?}: {}", server.log_tail())));
-            }
-            std::thread::sleep(Duration::from_millis(2));
+        let start = started(self.server.insert(server), address, power_off);
+        if matches!(start, Start::Ready)
+            && self.broken.is_some()
+            && !fs::read_to_string(&self.log)?.contains("SABOTAGED")
+        {
+            bail!("{} was not built with the feature `sabotage`", self.binary.display());
         }
+        Ok(start)
     }
 
     fn create_tables(&mut self) -> anyhow::Result<()> {
@@ -148,6 +132,6 @@ impl Peer for Holdfast {
     fn stop(&mut self) -> anyhow::Result<()> {
         let Some(mut server) = self.server.take() else { return Ok(()) };
         let status = server.stop()?;
-        if status.success() { Ok(()) } else { bail!("SIGTERM ended the server with {status}:\n{}", server.log_tail()) }
+        if status.success() { Ok(()) } else { bail!("SIGTERM ended the server with {status}:\n{}", server.log_end()) }
     }
 }

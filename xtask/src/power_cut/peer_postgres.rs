@@ -1,28 +1,25 @@
 //! PostgreSQL under a power-cut test: everything durability rests on at its safe value, checkpoints often.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::peer::{Peer, Start};
+use super::peer::{Peer, Start, started};
 use super::wire::Clients;
 use crate::recorder::{DATABASE, Databases, Verdict};
-use crate::server::{self, Address, is_ready};
-use crate::tools;
+use crate::server::{Address, Process, Programs};
 
-const READY_WAIT_MAX: Duration = Duration::from_secs(120);
+/// Longer than processes that were killed take to be gone.
 const END_WAIT_MAX: Duration = Duration::from_secs(20);
 
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 8] = [
     "fsync=on",
     "synchronous_commit=on",
     "full_page_writes=on",
-    "listen_addresses=127.0.0.1",
     "shared_buffers=16MB",
     "min_wal_size=2MB",
     "max_wal_size=4MB",
@@ -31,10 +28,10 @@ const SETTINGS: [&str; 9] = [
 ];
 
 pub struct Postgres {
-    account: Option<(u32, u32)>,
+    programs: Programs,
     home: PathBuf,
     outside: PathBuf,
-    child: Option<Child>,
+    server: Option<Process>,
     address: Option<Address>,
     clients: Clients,
 }
@@ -43,32 +40,15 @@ impl Postgres {
     pub fn new() -> anyhow::Result<Postgres> {
         let clients = Clients::new(Databases::One)?;
         let (home, outside) = (PathBuf::new(), PathBuf::new());
-        Ok(Postgres { account: server::account()?, home, outside, child: None, address: None, clients })
+        Ok(Postgres { programs: Programs::find()?, home, outside, server: None, address: None, clients })
     }
 
     fn address(&self) -> anyhow::Result<Address> {
         self.address.context("the server is not running")
     }
 
-    fn log_tail(&self) -> String {
-        let log = fs::read_to_string(self.outside.join("postgres.log")).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(15)..].join("\n")
-    }
-
-    fn spawn(&mut self, address: Address) -> anyhow::Result<()> {
-        let program = tools::find("postgres").context("PostgreSQL's server is not installed")?;
-        let log = OpenOptions::new().create(true).append(true).open(self.outside.join("postgres.log"))?;
-        let mut command = server::as_account(&program, self.account, Path::new("/"));
-        command.arg("-D").arg(self.home.join("data")).args(["-p", &address.port.to_string()]);
-        for setting in SETTINGS {
-            command.args(["-c", setting]);
-        }
-        let sockets = format!("unix_socket_directories={}", self.outside.join("sockets").display());
-        command.args(["-c", &sockets]).stdout(File::try_clone(&log)?).stderr(log);
-        self.child = Some(command.spawn().context("starting PostgreSQL")?);
-        self.address = Some(address);
-        Ok(())
+    fn log(&self) -> PathBuf {
+        self.outside.join("postgres.log")
     }
 }
 
@@ -84,33 +64,23 @@ impl Peer for Postgres {
         let sockets = self.outside.join("sockets");
         fs::create_dir_all(&sockets)?;
         fs::set_permissions(&sockets, fs::Permissions::from_mode(0o777))?;
-        fs::write(self.outside.join("postgres.log"), "")?;
-        if let Some((user, group)) = self.account {
-            chown(&self.home, Some(user), Some(group))?;
-        }
-        let initdb = tools::find("initdb").context("PostgreSQL's server is not installed")?;
-        server::initialise(&initdb, &self.home.join("data"), self.account, &["--wal-segsize=1"])?;
+        fs::write(self.log(), "")?;
+        self.programs.account.own(&self.home)?;
+        self.programs.initdb(&self.home.join("data"), &["--locale=C.UTF-8", "--wal-segsize=1"])?;
         self.clients.forget();
         Ok(())
     }
 
     fn start(&mut self, power_off: &dyn Fn() -> bool) -> anyhow::Result<Start> {
-        let address = Address::free()?;
-        self.spawn(address)?;
-        let started = Instant::now();
-        loop {
-            if is_ready(address.port) {
-                return Ok(Start::Ready);
-            }
-            if power_off() {
-                return Ok(Start::PowerFailed);
-            }
-            let ended = self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)));
-            if ended || started.elapsed() > READY_WAIT_MAX {
-                return Ok(if power_off() { Start::PowerFailed } else { Start::Ended(self.log_tail()) });
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let address = Address::free();
+        let sockets = self.outside.join("sockets");
+        let mut command = self.programs.server(&self.home.join("data"), address, Some(&sockets), SETTINGS);
+        // The mount goes while the server still ends.
+        command.current_dir("/");
+        // SIGINT is PostgreSQL's fast shutdown.
+        let server = Process::start("PostgreSQL", command, &self.log(), Signal::INT, Signal::KILL)?;
+        self.address = Some(address);
+        Ok(started(self.server.insert(server), address, power_off))
     }
 
     fn create_tables(&mut self) -> anyhow::Result<()> {
@@ -137,11 +107,10 @@ impl Peer for Postgres {
 
     /// The server and every process it has started: the machine is without power.
     fn kill(&mut self) -> anyhow::Result<()> {
-        if let Some(mut child) = self.child.take() {
-            let children = children_of(child.id());
+        if let Some(mut server) = self.server.take() {
+            let children = children_of(server.pid());
             // Each may have ended by itself, as its disk failed.
-            let _ = child.kill();
-            child.wait()?;
+            server.kill()?;
             for pid in &children {
                 let _ = kill_process(*pid, Signal::KILL);
             }
@@ -161,11 +130,9 @@ impl Peer for Postgres {
     }
 
     fn stop(&mut self) -> anyhow::Result<()> {
-        let Some(mut child) = self.child.take() else { return Ok(()) };
-        // SIGINT is PostgreSQL's fast shutdown.
-        kill_process(Pid::from_child(&child), Signal::INT).context("stopping PostgreSQL")?;
-        let status = child.wait()?;
-        if status.success() { Ok(()) } else { bail!("SIGINT ended PostgreSQL with {status}:\n{}", self.log_tail()) }
+        let Some(mut server) = self.server.take() else { return Ok(()) };
+        let status = server.stop()?;
+        if status.success() { Ok(()) } else { bail!("SIGINT ended PostgreSQL with {status}:\n{}", server.log_end()) }
     }
 }
 

@@ -10,10 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use super::peer::{Peer, Start};
+use super::peer::{Peer, READY_WAIT_MAX, Start};
 use crate::recorder::{Verdict, judge};
-
-const READY_WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// Threads that write; more only wait for SQLite's one writer.
 const THREADS_MAX: u32 = 4;

@@ -1,9 +1,8 @@
 //! Two nodes and a witness under `holdfast cluster run`.
 
-use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -15,7 +14,7 @@ use super::round::Servers;
 use crate::failover::{ELECTION, Node, Start, Until};
 use crate::paths;
 use crate::recorder::DATABASE;
-use crate::server::{Address, is_ready};
+use crate::server::{Address, Process, is_ready};
 
 /// Longer than a start, a failover or a base copy takes here.
 const WAIT_MAX: Duration = Duration::from_secs(120);
@@ -33,7 +32,7 @@ struct Supervisor {
     name: &'static str,
     log: PathBuf,
     log_start: usize,
-    child: Option<Child>,
+    process: Option<Process>,
     /// Of this node alone; each server of it has this path among its arguments.
     runtime: PathBuf,
 }
@@ -62,7 +61,7 @@ impl Supervised {
             name,
             log: scratch.path().join(format!("{name}-supervisor.log")),
             log_start: 0,
-            child: None,
+            process: None,
             runtime: runtime.path().join("holdfast").join(CLUSTER).join(name),
         });
         let config = scratch.path().join("cluster.toml");
@@ -103,7 +102,7 @@ impl Supervised {
     fn write_config(&self) -> anyhow::Result<()> {
         let mut text = format!("name = \"{CLUSTER}\"\n");
         for (supervisor, more) in self.supervisors.iter().zip(["", "", "witness = true\n"]) {
-            let (name, port) = (supervisor.name, Address::free()?.port);
+            let (name, port) = (supervisor.name, Address::free().port);
             let data = self.scratch.path().join(name);
             let data = data.display();
             text.push_str(&format!("[node.{name}]\nlinks = [\"127.0.0.1:{port}\"]\ndata = \"{data}\"\n{more}"));
@@ -121,12 +120,11 @@ impl Supervised {
     }
 
     fn launch(&mut self, which: usize) -> anyhow::Result<()> {
-        let mut command = self.cluster(which, "run");
+        let command = self.cluster(which, "run");
         let supervisor = &mut self.supervisors[which];
-        let log = OpenOptions::new().create(true).append(true).open(&supervisor.log)?;
-        supervisor.log_start = log.metadata()?.len() as usize;
-        command.stdout(log.try_clone()?).stderr(log);
-        supervisor.child = Some(command.spawn().context("starting a supervisor")?);
+        supervisor.log_start = std::fs::metadata(&supervisor.log).map_or(0, |log| log.len() as usize);
+        let process = Process::start("the supervisor", command, &supervisor.log, Signal::TERM, Signal::KILL)?;
+        supervisor.process = Some(process);
         Ok(())
     }
 
@@ -155,8 +153,7 @@ impl Supervised {
 
 impl Supervisor {
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let child = self.child.as_ref().context("no supervisor runs")?;
-        kill_process(Pid::from_child(child), signal).context("signalling a supervisor")?;
+        self.process.as_ref().context("no supervisor runs")?.signal(signal)?;
         self.signal_servers(signal)
     }
 
@@ -187,9 +184,8 @@ impl Supervisor {
 
     /// kill -9 of the supervisor and its server.
     fn kill(&mut self) -> anyhow::Result<()> {
-        if let Some(mut child) = self.child.take() {
-            child.kill()?;
-            child.wait()?;
+        if let Some(mut process) = self.process.take() {
+            process.kill()?;
         }
         self.signal_servers(Signal::KILL)?;
         let started = Instant::now();
@@ -227,11 +223,10 @@ impl Servers for Supervised {
                 Some(MASTER) if self.is_master(self.master()) => return Ok(()),
                 None | Some(MASTER) => std::thread::sleep(LOOK),
                 Some(other) => {
-                    let frozen = &self.supervisors[other];
-                    let child = Pid::from_child(frozen.child.as_ref().context("no supervisor runs")?);
-                    kill_process(child, Signal::STOP)?;
+                    let frozen = self.supervisors[other].process.as_ref().context("no supervisor runs")?;
+                    frozen.hang()?;
                     std::thread::sleep(ELECTION);
-                    kill_process(child, Signal::CONT)?;
+                    frozen.resume()?;
                 }
             }
         }
@@ -263,8 +258,8 @@ impl Servers for Supervised {
                 return Ok(Start::Serves);
             }
             let supervisor = &mut self.supervisors[MASTER];
-            let child = supervisor.child.as_mut().context("no supervisor runs")?;
-            if child.try_wait()?.is_some() || started.elapsed() > START_MAX {
+            let process = supervisor.process.as_mut().context("no supervisor runs")?;
+            if !process.is_running() || started.elapsed() > START_MAX {
                 return Ok(Start::Refuses(supervisor.log_since_start()));
             }
             std::thread::sleep(LOOK);

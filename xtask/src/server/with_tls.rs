@@ -1,12 +1,13 @@
 //! PostgreSQL and Holdfast with the same certificates and the same `pg_hba.conf`: the role `holdfast` connects with no
 //! password, every other role needs TLS and one.
 
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use holdfast_testbed::Account;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use super::{Account, Address, Holdfast, Postgres};
+use super::{Address, Holdfast, Postgres, oracle};
 
 const RULES: &str = "\
 host    all holdfast 127.0.0.1/32 trust
@@ -44,14 +45,14 @@ impl Certificates {
     }
 
     /// Copies the server's two files; the key is readable by its owner only.
-    fn install(&self, directory: &Path, account: Account) -> anyhow::Result<()> {
+    fn install(&self, directory: &Path, account: Option<Account>) -> anyhow::Result<()> {
         std::fs::create_dir_all(directory)?;
         for name in ["server.crt", "server.key"] {
             let to = directory.join(name);
             std::fs::copy(self.file(name), &to)?;
             std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600))?;
-            if let Some((user, group)) = account {
-                chown(&to, Some(user), Some(group))?;
+            if let Some(account) = account {
+                account.own(&to)?;
             }
         }
         Ok(())
@@ -70,8 +71,8 @@ fn authority(name: &str) -> anyhow::Result<(Issuer<'static, KeyPair>, String)> {
 /// A private PostgreSQL that has run `set_up`.
 pub fn postgres_with_tls(certificates: &Certificates, options: &[&str], set_up: &str) -> anyhow::Result<Postgres> {
     let options: Vec<&str> = ["ssl=on"].iter().chain(options).copied().collect();
-    let server = Postgres::start_with(&options, |data, account| {
-        certificates.install(data, account)?;
+    let server = oracle(&options, |data, programs| {
+        certificates.install(data, Some(programs.account))?;
         Ok(std::fs::write(data.join("pg_hba.conf"), RULES)?)
     })?;
     server.address.sql("holdfast", set_up)?;
@@ -87,12 +88,12 @@ pub fn holdfast_with_tls(
     settings: &str,
     set_up: &str,
 ) -> anyhow::Result<Holdfast> {
-    let mut first = Holdfast::start(binary, data, Address::free()?)?;
+    let mut first = Holdfast::start(binary, data, Address::free())?;
     first.address.sql("holdfast", set_up)?;
     first.stop()?;
     certificates.install(&data.join("tls"), None)?;
     std::fs::write(data.join("pg_hba.conf"), RULES)?;
     let file = data.join("holdfast.toml");
     std::fs::write(&file, std::fs::read_to_string(&file)? + settings)?;
-    Holdfast::start(binary, data, Address::free()?)
+    Holdfast::start(binary, data, Address::free())
 }

@@ -22,7 +22,7 @@ use std::time::Instant;
 use anyhow::bail;
 
 use crate::findings::{Expectations, Findings};
-use crate::server::{Address, Holdfast, Postgres};
+use crate::server::{Address, Holdfast, Postgres, oracle};
 use crate::tally::{Outcome, Tally};
 use crate::{failover, kill_test, layers, paths, power_cut, put_back, rules, tools};
 
@@ -348,7 +348,7 @@ impl Bench {
         }
         let binary = self.binary()?;
         let scratch = paths::scratch("clients")?;
-        let server = Holdfast::start(&binary, &scratch.path().join("data"), Address::free()?)?;
+        let server = Holdfast::start(&binary, &scratch.path().join("data"), Address::free())?;
         let address = server.address;
         self.holdfast = Some((server, scratch));
         Ok(address)
@@ -357,7 +357,7 @@ impl Bench {
     /// The oracle, started at first use.
     pub fn oracle(&mut self) -> anyhow::Result<Address> {
         if self.oracle.is_none() {
-            self.oracle = Some(Postgres::start()?);
+            self.oracle = Some(oracle(&[], |_, _| Ok(()))?);
         }
         Ok(self.oracle.as_ref().expect("set just above").address)
     }
@@ -410,7 +410,7 @@ impl Bench {
             self.tally.add(suite, "no_panic", Outcome::Failed(panics.join("\n")));
         }
         if !server.is_running() {
-            self.tally.add(suite, "still_serving", Outcome::Failed(format!("the server died:\n{}", server.log_tail())));
+            self.tally.add(suite, "still_serving", Outcome::Failed(format!("the server died:\n{}", server.log_end())));
         }
         if !panics.is_empty() || !server.is_running() {
             self.holdfast = None; // the next suite gets a fresh one
@@ -422,9 +422,7 @@ impl Bench {
         if let Some((mut server, _scratch)) = self.holdfast.take() {
             let outcome = match server.stop() {
                 Ok(status) if status.success() => Outcome::Passed,
-                Ok(status) => {
-                    Outcome::Failed(format!("SIGTERM ended the server with {status}:\n{}", server.log_tail()))
-                }
+                Ok(status) => Outcome::Failed(format!("SIGTERM ended the server with {status}:\n{}", server.log_end())),
                 Err(error) => Outcome::Failed(format!("{error:#}")),
             };
             self.tally.add("stop", "clean_stop_after_the_clients", outcome);

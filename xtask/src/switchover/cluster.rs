@@ -1,11 +1,12 @@
 //! The servers `a` and `b`, one of them the master and the other its standby, with or without a control plane.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
+use crate::failover::Witness;
 use crate::paths;
 use crate::server::{Address, Holdfast};
 
@@ -29,7 +30,7 @@ struct Node {
 pub struct Cluster {
     binary: PathBuf,
     nodes: [Node; 2],
-    witness: Option<Child>,
+    witness: Option<Witness>,
     scratch: tempfile::TempDir,
 }
 
@@ -39,7 +40,7 @@ impl Cluster {
     pub fn start(binary: &Path, witness: bool) -> anyhow::Result<Cluster> {
         let scratch = paths::scratch("switchover")?;
         let node = |name: &'static str| {
-            anyhow::Ok(Node { name, data: scratch.path().join(name), address: Address::free()?, server: None })
+            anyhow::Ok(Node { name, data: scratch.path().join(name), address: Address::free(), server: None })
         };
         let nodes = [node("a")?, node("b")?];
         let mut cluster = Cluster { binary: binary.to_owned(), nodes, witness: None, scratch };
@@ -66,13 +67,9 @@ impl Cluster {
 
     /// Starts the witness; the value of `control_members`.
     fn start_witness(&mut self) -> anyhow::Result<String> {
-        let [a, b, w] = [Address::free()?, Address::free()?, Address::free()?];
+        let [a, b, w] = [Address::free(), Address::free(), Address::free()];
         let members = format!("a=127.0.0.1:{},b=127.0.0.1:{},w=127.0.0.1:{}", a.port, b.port, w.port);
-        let log = std::fs::File::create(self.scratch.path().join("w.log"))?;
-        let mut witness = Command::new(&self.binary);
-        witness.args(["witness", "--listen", &format!("127.0.0.1:{}", w.port), "--members", &members, "--data"]);
-        witness.arg(self.scratch.path().join("w")).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.witness = Some(witness.spawn().context("starting the witness")?);
+        self.witness = Some(Witness::spawn(&self.binary, self.scratch.path(), &w.at(), &members)?);
         Ok(members)
     }
 
@@ -81,7 +78,7 @@ impl Cluster {
     }
 
     fn at(&self, which: usize) -> String {
-        format!("127.0.0.1:{}", self.port(which))
+        self.nodes[which].address.at()
     }
 
     fn configure(&self, which: usize, text: &str) -> anyhow::Result<()> {
@@ -135,7 +132,7 @@ impl Cluster {
                 return Ok(());
             }
             if started.elapsed() > FOLLOWS_WAIT_MAX {
-                bail!("{other} does not follow: {status}\n{}", self.running(1 - master)?.log_tail());
+                bail!("{other} does not follow: {status}\n{}", self.running(1 - master)?.log_end());
             }
             std::thread::sleep(LOOK);
         }
@@ -158,15 +155,5 @@ impl Cluster {
     fn running(&mut self, which: usize) -> anyhow::Result<&mut Holdfast> {
         let node = &mut self.nodes[which];
         node.server.as_mut().with_context(|| format!("{} does not run", node.name))
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if let Some(witness) = &mut self.witness {
-            // It may have ended already.
-            let _ = witness.kill();
-            let _ = witness.wait();
-        }
     }
 }

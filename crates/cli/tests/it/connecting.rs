@@ -128,7 +128,7 @@ async fn commands_of_another_local_user_are_refused_with_the_next_step() {
 async fn an_unknown_user_is_refused_like_a_wrong_password() {
     let hba = "local all all peer\nhost all all samehost scram-sha-256\n";
     let operator = "host all holdfast 127.0.0.1/32 peer\n";
-    let server = Running::start_logging_in(directory("", Some(&format!("{operator}{hba}"))));
+    let server = Running::start_in(directory("", Some(&format!("{operator}{hba}"))));
     let client = server.connect().await;
     run(&client, "CREATE ROLE app LOGIN PASSWORD 'secret'; CREATE ROLE bare LOGIN").await;
     run(&client, "CREATE ROLE late LOGIN PASSWORD 'secret' VALID UNTIL '2001-01-01'").await;
@@ -247,7 +247,7 @@ async fn the_first_rule_that_matches_decides() {
 
 #[tokio::test]
 async fn a_broken_file_does_not_take_effect() {
-    let server = Running::start_logging_in(directory("", None));
+    let server = Running::start_in(directory("", None));
     let client = server.connect().await;
     let hba = server.dir.path().join("pg_hba.conf");
     assert_eq!(one(&client, "SHOW hba_file").await, hba.display().to_string());
@@ -305,7 +305,7 @@ async fn a_map_says_which_users_are_which_roles() {
 #[tokio::test]
 async fn a_failure_is_answered_later_each_time() {
     let dir = TempDir::new().unwrap();
-    let server = Running::start_logging_in(dir);
+    let server = Running::start_in(dir);
     let client = server.connect().await;
     run(&client, "CREATE ROLE app LOGIN PASSWORD 'secret'").await;
     for _ in 0..3 {

@@ -83,7 +83,7 @@ async fn a_missing_volume_is_told_at_start_at_connect_and_by_every_report() {
     assert_eq!(code, Some(1));
     assert!(report.contains("database shop: the file") && report.contains("does not exist: restore it"), "{report}");
 
-    let server = Running::start_logging_in(dir);
+    let server = Running::start_in(dir);
     let log = server.log();
     let line = log.lines().find(|line| line.contains("shop") && line.contains("ERROR")).unwrap_or_default();
     assert!(line.contains("000003-shop.db does not exist"), "{log}");

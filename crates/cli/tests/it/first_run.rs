@@ -72,7 +72,7 @@ async fn a_directory_of_an_earlier_version_is_tightened() {
     for entry in ["databases.toml", "trail/control"] {
         fs::set_permissions(dir.path().join(entry), Permissions::from_mode(0o644)).unwrap();
     }
-    let server = Running::start_logging_in(dir);
+    let server = Running::start_in(dir);
     assert_eq!(open_to_others(server.dir.path()), [""; 0]);
     let log = server.log();
     assert!(log.contains(" INFO ") && log.contains("5 entries had permissions for other users"), "{log}");
@@ -141,7 +141,7 @@ async fn units_the_version_and_the_archive_at_a_start() {
     let dir = TempDir::new().unwrap();
     let text = "workers = 3\nmemory_bytes_max = \"64MB\"\nstatement_timeout_ms = \"10s\"\narchive = \"/nonexistent/archive\"\n";
     fs::write(dir.path().join("holdfast.toml"), text).unwrap();
-    let server = Running::start_logging_in(dir);
+    let server = Running::start_in(dir);
     assert_eq!(one(&server.connect().await, "show statement_timeout").await, "10000");
     let log = server.log();
     let version = format!("holdfast {} starts", env!("CARGO_PKG_VERSION"));
@@ -159,7 +159,7 @@ async fn units_the_version_and_the_archive_at_a_start() {
 async fn what_is_logged_is_a_setting_and_read_again_at_sighup() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("holdfast.toml"), "log = \"warn\"\n").unwrap();
-    let server = Running::start_logging_in(dir);
+    let server = Running::start_in(dir);
     assert!(!server.log().contains("data directory opened"), "that is INFO");
     fs::write(server.dir.path().join("holdfast.toml"), "log = \"info\"\n").unwrap();
     server.hang_up();

@@ -21,9 +21,6 @@ mod no_sabotage;
 mod node;
 mod observing;
 mod operators;
-#[allow(dead_code)]
-#[path = "../../../sql/tests/it/common/postgres.rs"]
-mod postgres;
 mod privileges;
 mod publications;
 mod roles;

@@ -1,11 +1,12 @@
 //! Two servers with directories and ports of their own that outlive their processes.
 
 use holdfast_seams::testing::{Patience, port};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use holdfast_testbed::Process;
+use rustix::process::Signal;
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio_postgres::error::SqlState;
@@ -43,7 +44,7 @@ pub struct Node {
     /// Added to its environment.
     pub env: Vec<(String, String)>,
     log: Option<PathBuf>,
-    child: Option<Child>,
+    process: Option<Process>,
 }
 
 impl Node {
@@ -56,14 +57,14 @@ impl Node {
             accept_divergence: false,
             env: Vec::new(),
             log: None,
-            child: None,
+            process: None,
         }
     }
 
     /// On a directory that is there.
     pub fn new_in(dir: PathBuf) -> Node {
-        let (link_versions, log, child) = (None, None, None);
-        Node { name: "node", dir, port: 0, link_versions, accept_divergence: false, env: Vec::new(), log, child }
+        let (link_versions, log, process) = (None, None, None);
+        Node { name: "node", dir, port: 0, link_versions, accept_divergence: false, env: Vec::new(), log, process }
     }
 
     /// Adds lines to holdfast.toml; they hold from the next start on.
@@ -94,9 +95,8 @@ impl Node {
 
     /// Starts the process and waits for nothing.
     pub fn launch(&mut self) {
-        assert!(self.child.is_none(), "{} runs already", self.name);
+        assert!(self.process.is_none(), "{} runs already", self.name);
         let listen = format!("127.0.0.1:{}", self.port);
-        let log = OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         command.args(["serve", "--listen", &listen, "--data"]).arg(&self.dir);
         if self.accept_divergence {
@@ -106,14 +106,12 @@ impl Node {
             command.env("HOLDFAST_TEST_LINK_VERSIONS", versions);
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        self.child = Some(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap());
+        self.process = Some(Process::announcing(self.name, command, &self.log_path()).unwrap());
     }
 
     /// Returns when it takes connections.
     pub fn until_ready(&mut self) {
-        let line = self.first_line();
-        let port = line.trim().strip_prefix("holdfast: ready on 127.0.0.1:").and_then(|port| port.parse().ok());
-        let port = port.unwrap_or_else(|| panic!("{} does not start: {line}\n{}", self.name, self.log()));
+        let port = self.process.as_mut().unwrap().announced_port().unwrap();
         assert!(self.port == 0 || self.port == port);
         self.port = port;
     }
@@ -122,23 +120,16 @@ impl Node {
     pub fn refuses_to_start(&mut self) -> String {
         let before = std::fs::metadata(self.log_path()).map_or(0, |log| log.len() as usize);
         self.launch();
-        let line = self.first_line();
+        let line = self.process.as_mut().unwrap().announcement().unwrap();
         assert!(line.is_empty(), "{} starts: {line}", self.name);
         let status = self.ended();
         assert_eq!(status.code(), Some(1), "{}", self.log());
         self.log().split_off(before)
     }
 
-    fn first_line(&mut self) -> String {
-        let mut line = String::new();
-        let stdout = self.child.as_mut().unwrap().stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        line
-    }
-
     /// Waits until the process has ended of its own accord.
     pub fn ended(&mut self) -> ExitStatus {
-        self.child.take().unwrap().wait().unwrap()
+        self.process.take().unwrap().ended().unwrap()
     }
 
     /// HOST:PORT.
@@ -150,43 +141,38 @@ impl Node {
         self.dir.to_str().unwrap()
     }
 
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(self.child.as_ref().unwrap()), signal).unwrap();
+    fn running(&self) -> &Process {
+        self.process.as_ref().unwrap()
     }
 
     /// The process does nothing from now on, and holds its sockets.
     pub fn hang(&self) {
-        self.signal(Signal::STOP);
-        let pid = Pid::from_child(self.child.as_ref().unwrap());
-        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
-        assert!(status.stopped(), "{}: {status:?}", self.name);
+        self.running().hang().unwrap();
     }
 
     pub fn resume(&self) {
-        self.signal(Signal::CONT);
+        self.running().resume().unwrap();
     }
 
     /// SIGHUP
     pub fn hang_up(&self) {
-        self.signal(Signal::HUP);
+        self.running().signal(Signal::HUP).unwrap();
     }
 
     /// kill -9
     pub fn kill(&mut self) {
-        let mut child = self.child.take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        self.process.take().unwrap().kill().unwrap();
     }
 
     /// SIGTERM, and waits for nothing.
     pub fn ask_to_stop(&self) {
-        self.signal(Signal::TERM);
+        self.running().ask_to_stop().unwrap();
     }
 
     /// SIGTERM
     pub fn stop(&mut self) -> ExitStatus {
         self.ask_to_stop();
-        self.child.take().unwrap().wait().unwrap()
+        self.ended()
     }
 
     pub async fn connect(&self) -> Client {
@@ -235,11 +221,8 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It may have ended already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // Only then its log is complete.
+        self.process = None;
         if std::thread::panicking()
             && let Ok(log) = std::fs::read_to_string(self.log_path())
         {

@@ -163,7 +163,7 @@ async fn sessions_and_slow_statements_are_logged_without_passwords() {
     let settings = "log_connections = true\nlog_disconnections = true\nlog_min_duration_statement = \"0\"\n\
                     log_min_error_statement = \"error\"\nlog_statement = \"ddl\"\n";
     std::fs::write(dir.path().join("holdfast.toml"), settings).unwrap();
-    let server = Running::start_logging_in(dir);
+    let server = Running::start_in(dir);
     let client = server.connect_with("user=holdfast dbname=holdfast application_name=till").await;
     run(&client, "create table t(id int)").await;
     let _ = client.batch_execute("select 1/0").await;

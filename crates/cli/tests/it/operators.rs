@@ -112,7 +112,7 @@ async fn statements_end_with_their_time() {
 
 #[tokio::test]
 async fn a_long_wait_for_a_lock_is_logged() {
-    let server = Running::start_logging_in(TempDir::new().unwrap());
+    let server = Running::start_in(TempDir::new().unwrap());
     let (holder, waiter) = (server.connect().await, server.connect().await);
     run(&holder, "create table t(id int primary key, v int); insert into t values (1, 1)").await;
     run(&waiter, "set deadlock_timeout = '20ms'; set log_lock_waits = on").await;

@@ -6,11 +6,11 @@
 //! how far it is behind.
 
 use super::link::Link;
-use crate::child;
 use crate::pg_client::Client;
 use crate::server::{Kind, Peer};
 use crate::{interrupt, peer_holdfast, peer_postgres};
 use anyhow::Context;
+use holdfast_testbed::{Account, run};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -153,12 +153,10 @@ impl Pair {
                 let mut create = Command::new(&self.program);
                 create.args(["standby", "create", "--from", &self.link.addr.to_string(), "--name", NAME, "--data"]);
                 create.arg(dir.join("holdfast"));
-                child::run(create).context("cannot create the standby")?;
+                run(create).context("cannot create the standby")?;
             }
             Kind::Postgres => {
-                // PostgreSQL runs as another user, which needs access.
-                use std::os::unix::fs::PermissionsExt;
-                std::fs::set_permissions(self.dir.path(), std::fs::Permissions::from_mode(0o711))?;
+                Account::choose()?.pass_through(self.dir.path())?;
                 peer_postgres::base_backup(&dir, self.link.addr, NAME)?;
             }
         }
@@ -196,7 +194,7 @@ impl Pair {
             Kind::Holdfast => {
                 let mut configure = Command::new(&self.program);
                 configure.args(["standby", "configure", "--from", &from.to_string(), "--data"]);
-                child::run({
+                run({
                     configure.arg(dir.join("holdfast"));
                     configure
                 })?;

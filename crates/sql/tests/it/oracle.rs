@@ -4,7 +4,7 @@
 //! Each line is a statement. `-- ` begins a comment; `refused: ` before a statement means that Holdfast returns 0A000.
 
 use crate::common::Db;
-use crate::common::postgres::Postgres;
+use holdfast_testbed::oracle::Postgres;
 
 fn compare(file: &str, text: &str, postgres: &Postgres) -> Vec<String> {
     let cases: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("--")).collect();

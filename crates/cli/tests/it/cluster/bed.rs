@@ -3,11 +3,9 @@
 use crate::node::{Node, answer_of, succeeds, until, until_followed, until_settled};
 use holdfast_cluster::page::{Progress, lease_pages};
 use holdfast_cluster::process::{Identity, Process};
-use rustix::process::{Pid, Signal, kill_process};
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader};
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use tempfile::TempDir;
 
 /// The answer of a server that may be about to change its role, which ends its sessions; `None`: it gives none now.
@@ -39,7 +37,7 @@ pub struct Supervised {
     pub runtime: PathBuf,
     pub config: PathBuf,
     log: PathBuf,
-    child: Option<Child>,
+    process: Option<holdfast_testbed::Process>,
     /// At which points its server is killed or stopped, a line each (`holdfast_seams::points`).
     points: PathBuf,
 }
@@ -60,25 +58,23 @@ impl Supervised {
 
     /// Starts the supervisor, and returns when its socket answers.
     pub fn start(&mut self) {
-        assert!(self.child.is_none(), "the supervisor of {} runs already", self.name);
-        let mut child = self.spawned();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(self.process.is_none(), "the supervisor of {} runs already", self.name);
+        let mut process = self.spawned();
+        let line = process.announcement().unwrap();
         let expected = format!("holdfast: supervisor of {} in cluster shop\n", self.name);
         assert_eq!(line, expected, "{}", self.log());
-        self.child = Some(child);
+        self.process = Some(process);
     }
 
-    fn spawned(&self) -> Child {
-        let log = OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
+    fn spawned(&self) -> holdfast_testbed::Process {
         let mut command = self.command("run");
         command.env("HOLDFAST_TEST_POINTS", &self.points);
-        command.stdout(Stdio::piped()).stderr(log).spawn().unwrap()
+        holdfast_testbed::Process::announcing(self.name, command, &self.log).unwrap()
     }
 
     /// Starts the supervisor, which ends by itself; how it does.
     pub fn starts_and_ends(&self) -> ExitStatus {
-        self.spawned().wait().unwrap()
+        self.spawned().ended().unwrap()
     }
 
     /// One more supervisor of the same node, which is expected to end.
@@ -87,30 +83,27 @@ impl Supervised {
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.child.as_mut().unwrap().try_wait().unwrap().is_none()
+        self.process.as_mut().unwrap().is_running()
     }
 
     /// kill -9 of the supervisor alone.
     pub fn kill(&mut self) {
-        let mut child = self.child.take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        self.process.take().unwrap().kill().unwrap();
     }
 
     /// SIGTERM
     pub fn stop(&mut self) -> ExitStatus {
-        let mut child = self.child.take().unwrap();
-        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-        child.wait().unwrap()
+        self.process.as_ref().unwrap().ask_to_stop().unwrap();
+        self.ended()
     }
 
     /// Waits for the end of the supervisor.
     pub fn ended(&mut self) -> ExitStatus {
-        self.child.take().unwrap().wait().unwrap()
+        self.process.take().unwrap().ended().unwrap()
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(self.child.as_ref().unwrap()), signal).unwrap();
+        self.process.as_ref().unwrap().signal(signal).unwrap();
     }
 
     /// SIGSTOP or SIGCONT of the supervisor and its server: the whole node.
@@ -225,11 +218,7 @@ impl Supervised {
 
 impl Drop for Supervised {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It may have ended already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.process = None;
         // The server outlives its supervisor.
         if let Some(server) = self.server() {
             let _ = server.signal(Signal::KILL);
@@ -285,7 +274,7 @@ impl Bed {
             runtime: runtime.path().join("holdfast/shop").join(name),
             config: config.clone(),
             log: scratch.path().join(format!("{name}.log")),
-            child: None,
+            process: None,
             points: scratch.path().join(format!("{name}.points")),
         };
         let (a, b, w) = (supervised("a"), supervised("b"), supervised("w"));
@@ -320,7 +309,7 @@ impl Bed {
             runtime: self.clone_runtime.path().join("holdfast/shop/b"),
             config,
             log: self.scratch.path().join("clone.log"),
-            child: None,
+            process: None,
             points: self.scratch.path().join("clone.points"),
         }
     }

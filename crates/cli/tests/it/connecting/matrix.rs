@@ -2,8 +2,8 @@
 //! SQLSTATE and message. A machine without PostgreSQL prints that, and the test passes.
 
 use super::directory;
-use crate::postgres::Postgres;
 use crate::server::{Running, run, until};
+use holdfast_testbed::oracle::Postgres;
 use std::path::Path;
 use tokio_postgres::{Client, NoTls};
 

@@ -39,7 +39,7 @@ async fn start() -> Running {
     let dir = directory("", Some(HBA));
     std::fs::write(dir.path().join("pg_ident.conf"), "who CN=ann dn\n").unwrap();
     holdfast(&["cert", "server", "--data", path(dir.path()), "--host", "localhost"]);
-    let server = Running::start_logging_in(dir);
+    let server = Running::start_in(dir);
     let client = server.connect().await;
     run(&client, "CREATE ROLE app LOGIN PASSWORD 'secret'; CREATE ROLE ann LOGIN; CREATE ROLE dn LOGIN").await;
     run(&client, "CREATE ROLE staff LOGIN PASSWORD 'secret'").await;

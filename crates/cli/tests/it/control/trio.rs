@@ -3,11 +3,9 @@
 use super::cut::Switch;
 pub use crate::node::LOCAL;
 use crate::node::{Node, refuses, succeeds, until, until_followed, until_settled};
-use rustix::process::{Pid, Signal, kill_process};
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader};
+use holdfast_testbed::Process;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio_postgres::Client;
@@ -23,7 +21,7 @@ pub struct Witness {
     pub dir: PathBuf,
     listen: String,
     members: String,
-    child: Option<Child>,
+    process: Option<Process>,
 }
 
 impl Witness {
@@ -37,39 +35,32 @@ impl Witness {
 
     /// Starts it and returns when it listens.
     pub fn start(&mut self) {
-        assert!(self.child.is_none(), "w runs already");
-        let log = OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
+        assert!(self.process.is_none(), "w runs already");
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         command.args(["witness", "--listen", &self.listen, "--members", &self.members, "--data"]).arg(&self.dir);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut process = Process::announcing("w", command, &self.log_path()).unwrap();
+        let line = process.announcement().unwrap();
         assert!(line.starts_with("holdfast: witness w on "), "w does not start: {line}\n{}", self.log());
-        self.child = Some(child);
+        self.process = Some(process);
     }
 
     /// kill -9
     pub fn kill(&mut self) {
-        let mut child = self.child.take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        self.process.take().unwrap().kill().unwrap();
     }
 
     /// SIGTERM
     pub fn stop(&mut self) -> ExitStatus {
-        let mut child = self.child.take().unwrap();
-        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-        child.wait().unwrap()
+        let mut process = self.process.take().unwrap();
+        process.ask_to_stop().unwrap();
+        process.ended().unwrap()
     }
 }
 
 impl Drop for Witness {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It may have ended already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // Only then its log is complete.
+        self.process = None;
         if std::thread::panicking()
             && let Ok(log) = std::fs::read_to_string(self.log_path())
         {
@@ -140,7 +131,7 @@ impl Trio {
         }
         let members = members_of("w");
         let [_, _, listen] = addresses;
-        let w = Witness { dir: scratch.path().join("w"), listen, members, child: None };
+        let w = Witness { dir: scratch.path().join("w"), listen, members, process: None };
         Trio { a, b, w, scratch }
     }
 

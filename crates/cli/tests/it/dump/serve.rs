@@ -2,14 +2,13 @@
 
 use super::bed::{Bed, fill, wal_lsn};
 use crate::node::{dump, one, run, until};
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use holdfast_testbed::Process;
+use std::process::Command;
 use tokio_postgres::{Client, NoTls};
 
 /// `holdfast restore --serve`, and its port.
 struct Served {
-    child: Child,
+    process: Process,
     port: u16,
     scratch: std::path::PathBuf,
 }
@@ -19,11 +18,9 @@ fn serve(bed: &Bed, more: &[&str]) -> Served {
     std::fs::create_dir_all(&scratch).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
     command.args(["restore", "--from", bed.place(), "--serve", "127.0.0.1:0", "--scratch"]).arg(&scratch).args(more);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let port = line.trim().strip_prefix("holdfast: ready on 127.0.0.1:").unwrap_or_else(|| panic!("{line}")).parse();
-    Served { child, port: port.unwrap(), scratch }
+    let mut process = Process::announcing("restore --serve", command, &bed.path("look.log")).unwrap();
+    let port = process.announced_port().unwrap();
+    Served { process, port, scratch }
 }
 
 impl Served {
@@ -36,16 +33,9 @@ impl Served {
 
     /// SIGTERM; the scratch directory goes.
     fn stop(mut self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        assert!(self.child.wait().unwrap().success());
+        self.process.ask_to_stop().unwrap();
+        assert!(self.process.ended().unwrap().success());
         assert_eq!(std::fs::read_dir(&self.scratch).unwrap().count(), 0);
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -2,9 +2,9 @@
 //! what is published here.
 
 use crate::node::rows;
-use crate::postgres::Postgres;
 use crate::server::{Running, one, run, state, until, until_settled};
 use holdfast_seams::testing::Seeded;
+use holdfast_testbed::oracle::Postgres;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::error::SqlState;

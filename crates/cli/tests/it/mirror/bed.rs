@@ -2,11 +2,10 @@
 
 use crate::node::{dump, one, refuses, succeeds, until, until_settled};
 use holdfast_seams::testing::skipped;
+use holdfast_testbed::Process;
 use holdfast_unsafe_disk::{Options, UnsafeDisk, cannot_mount};
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls};
@@ -61,7 +60,7 @@ impl Place {
 
 /// Field order: the server ends before its disks go.
 pub struct Bed {
-    server: Option<Child>,
+    server: Option<Process>,
     pub port: u16,
     pub main: Place,
     pub mirror: Place,
@@ -109,16 +108,12 @@ impl Bed {
     /// Starts a server and returns when it takes connections.
     pub fn start_on(&mut self, dir: &Path, mirror: Option<&Path>) {
         assert!(self.server.is_none(), "a server runs already");
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.beside("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(dir);
         mirror.into_iter().for_each(|mirror| _ = command.arg("--mirror").arg(mirror));
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready = line.trim().strip_prefix("holdfast: ready on 127.0.0.1:");
-        self.port = ready.unwrap_or_else(|| panic!("it does not start:\n{}", self.log())).parse().unwrap();
-        self.server = Some(child);
+        let mut server = Process::announcing("the server", command, &self.beside("log")).unwrap();
+        self.port = server.announced_port().unwrap();
+        self.server = Some(server);
     }
 
     /// The server on these directories does not start; what it says.
@@ -127,29 +122,22 @@ impl Bed {
     }
 
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.server.take() {
-            // It may have ended already.
-            let _ = child.kill();
-            child.wait().unwrap();
+        if let Some(mut server) = self.server.take() {
+            server.kill().unwrap();
         }
     }
 
     pub fn stop(&mut self) -> ExitStatus {
-        let mut child = self.server.take().unwrap();
-        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-        child.wait().unwrap()
+        let mut server = self.server.take().unwrap();
+        server.ask_to_stop().unwrap();
+        server.ended().unwrap()
     }
 
     /// Waits until the process has ended by itself.
     pub async fn until_it_ends(&mut self) -> ExitStatus {
-        let mut child = self.server.take().unwrap();
-        let mut ended = None;
-        until("the process ends", async || {
-            ended = child.try_wait().unwrap();
-            ended.is_some()
-        })
-        .await;
-        ended.unwrap()
+        let mut server = self.server.take().unwrap();
+        until("the process ends", async || !server.is_running()).await;
+        server.ended().unwrap()
     }
 
     pub async fn connect(&self) -> Client {

@@ -1,6 +1,6 @@
 //! Sessions of the private PostgreSQL.
 
-use crate::postgres::{PORT, Postgres};
+use holdfast_testbed::oracle::{PORT, Postgres};
 use tokio_postgres::{Client, NoTls};
 
 pub async fn connect(postgres: &Postgres) -> Client {

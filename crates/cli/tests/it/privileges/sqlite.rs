@@ -3,8 +3,8 @@
 
 use super::attacks::{answer, denied};
 use super::oracle;
-use crate::postgres::Postgres;
 use crate::server::{Running, one, run};
+use holdfast_testbed::oracle::Postgres;
 use tokio_postgres::Client;
 
 /// A database of SQLite's dialect with a table of `holdfast`, and the roles `cdb` and `eve` without any grant.

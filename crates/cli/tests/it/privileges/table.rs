@@ -1,9 +1,9 @@
 //! Every kind of statement by every role, on PostgreSQL 15 and on Holdfast: the answers are equal.
 
 use super::oracle::connect;
-use crate::postgres::Postgres;
 use crate::server::{Running, run};
 use futures::TryStreamExt;
+use holdfast_testbed::oracle::Postgres;
 use std::collections::BTreeMap;
 use tokio_postgres::Client;
 

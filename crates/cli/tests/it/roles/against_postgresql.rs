@@ -3,8 +3,8 @@
 //!
 //! A test that finds no PostgreSQL prints that and passes, as the other tests against it do.
 
-use crate::postgres::{PORT, Postgres};
 use crate::server::Running;
+use holdfast_testbed::oracle::{PORT, Postgres};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;

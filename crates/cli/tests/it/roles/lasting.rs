@@ -125,7 +125,7 @@ async fn a_promoted_standby_has_the_roles_of_its_master() {
 #[tokio::test]
 async fn a_password_is_nowhere() {
     const PASSWORD: &str = "topsecret-7391";
-    let server = Running::start_logging_in(TempDir::new().unwrap());
+    let server = Running::start_in(TempDir::new().unwrap());
     let client = server.connect().await;
     let watcher = server.connect().await;
     let shown = async || one(&watcher, "select string_agg(query, '|') from pg_stat_activity").await;

@@ -1,8 +1,8 @@
 //! ParameterStatus and the start-up packet's `options`, byte by byte: PostgreSQL and Holdfast send the same messages.
 
 use super::against_postgresql::{on, postgresql};
-use crate::postgres::PORT;
 use crate::server::{Running, one, run};
+use holdfast_testbed::oracle::PORT;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;

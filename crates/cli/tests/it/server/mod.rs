@@ -1,26 +1,24 @@
 //! Runs the built binary on a directory of its own.
 
 use holdfast_seams::testing::Patience;
-use std::io::{BufRead, BufReader, Read};
+use holdfast_testbed::Process;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 pub struct Running {
-    child: Child,
+    process: Process,
     pub port: u16,
     pub dir: TempDir,
-    /// What the server has logged, where it was started with that.
-    log: Option<tempfile::NamedTempFile>,
+    _log: tempfile::NamedTempFile,
 }
 
 fn command(dir: &Path, listen: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
     command.args(["serve", "--listen", listen, "--data"]).arg(dir);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -79,58 +77,46 @@ impl Running {
     }
 
     pub fn start_in(dir: TempDir) -> Running {
-        let server = command(dir.path(), "127.0.0.1:0");
-        Running::start_command(server, dir, None)
+        Running::start_command(command(dir.path(), "127.0.0.1:0"), dir)
     }
 
     /// On a directory that the caller removes.
     pub fn start_on(data: &Path) -> Running {
-        Running::start_command(command(data, "127.0.0.1:0"), TempDir::new().unwrap(), None)
+        Running::start_command(command(data, "127.0.0.1:0"), TempDir::new().unwrap())
     }
 
     /// With other options than its directory.
     pub fn start_with(options: &[&str]) -> Running {
         let dir = TempDir::new().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
-        command.args(["serve", "--data"]).arg(dir.path()).args(options).stdout(Stdio::piped());
-        Running::start_command(command, dir, None)
+        command.args(["serve", "--data"]).arg(dir.path()).args(options);
+        Running::start_command(command, dir)
     }
 
-    /// As [`Running::start_in`]; [`Running::log`] is what it logs.
-    pub fn start_logging_in(dir: TempDir) -> Running {
-        let log = tempfile::NamedTempFile::new().unwrap();
-        let server = command(dir.path(), "127.0.0.1:0");
-        Running::start_command(server, dir, Some(log))
-    }
-
-    /// On these addresses, of which the first is 127.0.0.1, with a log.
+    /// On these addresses, of which the first is 127.0.0.1.
     pub fn start_listening(dir: TempDir, listen: &str) -> Running {
+        Running::start_command(command(dir.path(), listen), dir)
+    }
+
+    fn start_command(command: Command, dir: TempDir) -> Running {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let server = command(dir.path(), listen);
-        Running::start_command(server, dir, Some(log))
+        let mut process = Process::announcing("the server", command, log.path()).unwrap();
+        let port = process.announced_port().unwrap();
+        Running { process, port, dir, _log: log }
     }
 
-    fn start_command(mut command: Command, dir: TempDir, log: Option<tempfile::NamedTempFile>) -> Running {
-        let stderr = log.as_ref().map_or_else(Stdio::null, |log| log.reopen().unwrap().into());
-        let mut child = command.stderr(stderr).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim().strip_prefix("holdfast: ready on 127.0.0.1:").expect(&line).parse().unwrap();
-        Running { child, port, dir, log }
-    }
-
+    /// What the server has logged.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.log.as_ref().expect("started with a log").path()).unwrap()
+        self.process.log()
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     /// SIGHUP.
     pub fn hang_up(&self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        self.process.signal(rustix::process::Signal::HUP).unwrap();
     }
 
     pub async fn connect(&self) -> Client {
@@ -151,28 +137,15 @@ impl Running {
 
     /// SIGTERM; returns how the process ended, and the directory.
     pub fn stop(mut self) -> (ExitStatus, TempDir) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        let status = self.child.wait().unwrap();
+        self.process.ask_to_stop().unwrap();
+        let status = self.process.ended().unwrap();
         let dir = std::mem::replace(&mut self.dir, TempDir::new().unwrap());
         (status, dir)
     }
 
     /// Kills the process as a power cut would.
     pub fn kill(mut self) -> TempDir {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill().unwrap();
         std::mem::replace(&mut self.dir, TempDir::new().unwrap())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            let _ = stderr.read_to_end(&mut Vec::new());
-        }
     }
 }

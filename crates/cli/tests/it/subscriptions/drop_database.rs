@@ -2,8 +2,8 @@
 
 use super::side::{Side, connected};
 use crate::feeds::subscriber::Subscriber;
-use crate::postgres::Postgres;
 use crate::server::{one, run, until};
+use holdfast_testbed::oracle::Postgres;
 use tempfile::TempDir;
 use tokio_postgres::Client;
 

@@ -7,8 +7,8 @@ use super::bed::fail_if_it_has_failed;
 use super::proxy::Proxy;
 use super::side::{Side, texts, until_same};
 use crate::node::Node;
-use crate::postgres::Postgres;
 use crate::server::{one, run, until, until_settled};
+use holdfast_testbed::oracle::Postgres;
 use tempfile::TempDir;
 
 const TABLE: &str = "create table t(site int, id int, v text, primary key (site, id))";

@@ -178,7 +178,7 @@ async fn what_a_publisher_sends_changes_no_row_of_another() {
 
 #[tokio::test]
 async fn a_part_of_a_table_of_postgresql() {
-    let Some(postgres) = crate::postgres::Postgres::start_publishing() else { return };
+    let Some(postgres) = holdfast_testbed::oracle::Postgres::start_publishing() else { return };
     let there = format!("host=127.0.0.1 port={} user=holdfast dbname=postgres", postgres.port);
     let (pg, run_pg) = tokio_postgres::connect(&there, NoTls).await.unwrap();
     tokio::spawn(run_pg);

@@ -4,8 +4,8 @@
 use super::bed::{figure, until_equal};
 use super::following::{TYPED, TYPES};
 use crate::node::Node;
-use crate::postgres::Postgres;
 use crate::server::{one, run, state, until, until_settled};
+use holdfast_testbed::oracle::Postgres;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 use tokio_postgres::error::SqlState;

@@ -2,8 +2,8 @@
 
 use super::bed::fail_if_it_has_failed;
 use crate::node::Node;
-use crate::postgres::Postgres;
 use crate::server::until_settled;
+use holdfast_testbed::oracle::Postgres;
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 

@@ -108,7 +108,7 @@ fn an_expired_server_certificate_is_reported_and_refused() {
     write(dir.path(), "tls/server.crt", &certificate);
     write(dir.path(), "tls/server.key", &key);
     let ca = write(scratch.path(), "other.crt", &ca);
-    let server = Running::start_logging_in(dir);
+    let server = Running::start_in(dir);
     assert!(server.log().contains("has expired") && server.log().contains("holdfast cert renew"), "{}", server.log());
     let how = format!("{} sslmode=verify-full sslrootcert={}", to(&server), path(&ca));
     let refused = psql(&how, "select 1").unwrap_err();

@@ -27,7 +27,7 @@ const BEGINNINGS: [&[u8]; 5] =
 #[test]
 fn five_thousand_half_open_connections_keep_no_client_out() {
     allow_files(CONNECTIONS as u64 + 1_000);
-    let server = Running::start_logging_in(with_certificate());
+    let server = Running::start_in(with_certificate());
     let before = descriptors(&server);
     let how = format!("{} sslmode=verify-full sslrootcert={}", to(&server), path(&ca(server.dir.path())));
     let mut held = Vec::with_capacity(CONNECTIONS);

@@ -12,7 +12,7 @@ fn serial(server: &Running) -> String {
 
 #[tokio::test]
 async fn a_reload_changes_new_connections_and_leaves_sessions() {
-    let server = Running::start_logging_in(with_certificate());
+    let server = Running::start_in(with_certificate());
     let session = server.connect().await;
     session.batch_execute("create temporary table t (a int); insert into t values (7)").await.unwrap();
     let before = serial(&server);

@@ -2,8 +2,6 @@
 //! schema.
 #![allow(dead_code)]
 
-pub mod postgres;
-
 use holdfast_sql::catalogue::{
     self, CatalogContext, DatabaseRow, HbaRow, IdentRow, Live, SessionRow, Standing, TransactionsRow, Viewer,
 };

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::USER;
+use crate::USER;
 
 /// True when the server let a connection in and said that it is ready for a query.
 pub fn is_ready(port: u16) -> bool {

@@ -76,6 +76,12 @@ pub struct Volume {
 /// Page cache size with which a connection of [`Volume::open_redo`] begins.
 pub const REDO_CACHE_KIB: u32 = 8192;
 
+/// What a reader's connection keeps in SQLite's own cache.
+pub const READER_CACHE_KIB: u32 = 4096;
+
+/// What a branch's connection keeps in SQLite's own cache.
+pub const BRANCH_CACHE_KIB: u32 = 2048;
+
 /// Fragments of large transactions take at most this fraction of the memory for page versions.
 const FRAGMENTS_PART: u64 = 8;
 
@@ -208,7 +214,7 @@ impl Volume {
     /// tables are made.
     pub fn open_reader(&self) -> Result<Conn, VolumeError> {
         let mut conn = self.connect("file:volume?role=reader", OpenFlags { write: true, create: false })?;
-        self.exec(&mut conn, "pragma cache_size=-4096;")?;
+        self.exec(&mut conn, &format!("pragma cache_size=-{READER_CACHE_KIB}"))?;
         Ok(conn)
     }
 
@@ -217,7 +223,8 @@ impl Volume {
     /// it.
     pub fn open_branch(&self) -> Result<Conn, VolumeError> {
         let mut conn = self.connect("file:volume?role=branch", OpenFlags { write: true, create: false })?;
-        self.exec(&mut conn, "pragma journal_mode=truncate; pragma synchronous=off; pragma cache_size=-2048;")?;
+        self.exec(&mut conn, "pragma journal_mode=truncate; pragma synchronous=off;")?;
+        self.exec(&mut conn, &format!("pragma cache_size=-{BRANCH_CACHE_KIB}"))?;
         Ok(conn)
     }
 

@@ -153,7 +153,7 @@ impl BranchState {
             _ => None,
         };
         c.conn.set_bounds(bounds);
-        let ran = execute(&self.database, c, self.schema(), work).and_then(|()| check(c));
+        let ran = execute(&self.database, c, self.schema(), work, self.on_a_network_thread).and_then(|()| check(c));
         c.conn.set_bounds(None);
         let found = c.found();
         self.overflowed = c.conn.capture().overflowed();

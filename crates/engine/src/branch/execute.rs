@@ -9,6 +9,8 @@ use crate::statement::collect::Ignore;
 use crate::statement::model::{Class, Step};
 use crate::statement::run::{Under, run_step, run_step_visiting};
 use crate::statement::temp::shown::Shown;
+use holdfast_store::sqlite::Conn;
+use holdfast_store::volume::BRANCH_CACHE_KIB;
 use holdfast_types::schema::Schema;
 use holdfast_types::{Row, SessionContext, SqlError, SqlResult};
 use std::sync::Arc;
@@ -19,6 +21,7 @@ pub fn execute(
     c: &mut Connection,
     mut schema: Arc<Schema>,
     work: &mut Work,
+    on_a_network_thread: bool,
 ) -> SqlResult<()> {
     if work.epoch().is_some_and(|epoch| epoch != c.own.as_ref().map_or(c.epoch(), |own| own.map.epoch)) {
         return Err(SqlError::schema_changed());
@@ -37,7 +40,11 @@ pub fn execute(
         }
         Work::Statement { number, step, context, sink, .. } if step.stmt.report.row_locks.is_empty() => {
             let under = Under { schema: &schema, context };
-            run_step(&mut c.conn, cache, under, *number, step, &mut **sink)
+            let mut run = |conn: &mut Conn| run_step(conn, cache, under, *number, step, &mut **sink);
+            match step.stmt.class.is_read() && !on_a_network_thread {
+                true => database.engine.wide_caches.run(&mut c.conn, BRANCH_CACHE_KIB, run),
+                false => run(&mut c.conn),
+            }
         }
         Work::Statement { number, step, context, sink, .. } => {
             let under = Under { schema: &schema, context };
@@ -48,10 +55,13 @@ pub fn execute(
         }
         Work::Rows { stmt, rows, failed, .. } => {
             let under = Under { schema: &schema, context: &SessionContext::NONE };
-            for (i, params) in rows.iter().enumerate() {
+            for (i, params) in rows.iter_mut().enumerate() {
                 *failed = i;
-                let step = Step { stmt: stmt.clone(), params: params.clone() };
-                run_step(&mut c.conn, cache, under, 0, &step, &mut Ignore)?;
+                let step = Step { stmt: stmt.clone(), params: std::mem::take(params) };
+                let ran = run_step(&mut c.conn, cache, under, 0, &step, &mut Ignore);
+                // They may run again.
+                *params = step.params;
+                ran?;
                 if c.running.lock().found.blocked.is_some() {
                     break;
                 }

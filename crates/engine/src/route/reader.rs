@@ -3,10 +3,12 @@
 use crate::state::database::DatabaseState;
 use crate::state::pin::{At, Pin};
 use crate::state::reader_connection::Connection;
+use crate::statement::cache::StatementCache;
 use crate::statement::describe::describe;
 use crate::statement::model::{Report, Statement, Step};
 use crate::statement::run::{Under, on_a_fresh_snapshot, run_step, to_sql};
 use holdfast_store::sqlite::{Conn, InterruptHandle};
+use holdfast_store::volume::READER_CACHE_KIB;
 use holdfast_types::schema::Schema;
 use holdfast_types::{SessionContext, Sink, SqlError, SqlResult, SqlState};
 use std::sync::Arc;
@@ -72,14 +74,14 @@ impl Reader {
         self.begin()
     }
 
-    /// Runs one reading statement.
+    /// Runs one reading statement, which may take its time.
     pub fn run(&mut self, context: &SessionContext, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
-        if !step.stmt.class.is_read() {
-            return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write on a reading connection"));
-        }
-        let schema = self.database.readable.get();
-        let c = self.connection();
-        run_step(&mut c.conn, &mut c.cache, Under { schema: &schema, context }, number, step, sink)
+        let database = self.database.clone();
+        let schema = database.readable.get();
+        let under = Under { schema: &schema, context };
+        let Connection { conn, cache, .. } = self.connection();
+        let wide = &database.engine.wide_caches;
+        wide.run(conn, READER_CACHE_KIB, |conn| run_reading(conn, cache, under, number, step, sink))
     }
 
     /// Runs one reading statement on a network thread. What is too large for that fails with 54000, and can run elsewhere.
@@ -90,9 +92,12 @@ impl Reader {
         step: &Step,
         sink: &mut dyn Sink,
     ) -> SqlResult<()> {
-        self.conn().set_bounds(Some(step.bounds_on_a_network_thread()));
-        let ran = self.run(context, number, step, sink);
-        self.conn().set_bounds(None);
+        let schema = self.database.readable.get();
+        let under = Under { schema: &schema, context };
+        let Connection { conn, cache, .. } = self.connection();
+        conn.set_bounds(Some(step.bounds_on_a_network_thread()));
+        let ran = run_reading(conn, cache, under, number, step, sink);
+        conn.set_bounds(None);
         ran
     }
 
@@ -127,6 +132,20 @@ impl Reader {
     pub fn interrupt_handle(&mut self) -> InterruptHandle {
         self.conn().interrupt_handle()
     }
+}
+
+fn run_reading(
+    conn: &mut Conn,
+    cache: &mut StatementCache,
+    under: Under<'_>,
+    number: usize,
+    step: &Step,
+    sink: &mut dyn Sink,
+) -> SqlResult<()> {
+    if !step.stmt.class.is_read() {
+        return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write on a reading connection"));
+    }
+    run_step(conn, cache, under, number, step, sink)
 }
 
 impl Drop for Reader {

@@ -15,6 +15,7 @@ use crate::state::signal::Signal;
 use crate::state::stats::Stats;
 use crate::state::tasks::Tasks;
 use crate::state::visible_list::VisibleList;
+use crate::state::wide_cache::WideCaches;
 use holdfast_store::pages::Limits;
 use holdfast_store::volume::{Volume, VolumeError};
 use holdfast_trail::Trail;
@@ -87,6 +88,8 @@ pub struct EngineState {
     pub large_branches: Semaphore,
     /// Transactions that send their images ahead at this moment.
     pub prewriting: Semaphore,
+    /// For statements that read much.
+    pub wide_caches: WideCaches,
     /// Another node has taken this master's place: it writes nothing more, see [`crate::Engine::depose`].
     pub deposed: AtomicBool,
     /// Nothing more will become durable or reach its level: the trail has failed, or the gate was closed with
@@ -134,6 +137,7 @@ impl EngineState {
         let visible = VisibleList::new(manifest.clone());
         let catalog = Catalog { manifest, checkpoints: BTreeMap::new() };
         EngineState {
+            wide_caches: WideCaches::new(options.memory_bytes_max),
             options,
             dir: dir.to_owned(),
             trail,

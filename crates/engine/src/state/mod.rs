@@ -43,3 +43,4 @@ pub mod taken_ids;
 pub mod tasks;
 pub mod visible_list;
 pub mod waiting;
+pub mod wide_cache;

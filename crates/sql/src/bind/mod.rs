@@ -13,6 +13,7 @@ pub mod catalogue_call;
 pub mod coerce;
 mod expr;
 mod from;
+mod group_order;
 mod like;
 mod lock;
 pub mod need;

@@ -71,7 +71,8 @@ impl Binder<'_> {
         if let Some(item) = items.iter().find(|i| distinct && i.typed.ty.has_unequal_forms()) {
             return Err(refused_rows("DISTINCT", item.typed.ty));
         }
-        let (group, keys) = self.group(&group_exprs, &items, scope)?;
+        let sorts = self.groups_by_sorting(select, &group_exprs, order, scope);
+        let (group, keys) = self.group(&group_exprs, sorts, scope)?;
         let having = match &select.having {
             None => String::new(),
             Some(e) => {
@@ -251,8 +252,8 @@ impl Binder<'_> {
             .collect()
     }
 
-    /// Binds the GROUP BY clause. Returns its text and the columns that are keys.
-    fn group(&mut self, exprs: &[&Expr], items: &[Named], scope: &Scope<'_>) -> SqlResult<(String, Vec<String>)> {
+    /// Binds the GROUP BY clause; `sorts`: it is to follow no index. Returns its text and the columns that are keys.
+    fn group(&mut self, exprs: &[&Expr], sorts: bool, scope: &Scope<'_>) -> SqlResult<(String, Vec<String>)> {
         let mut keys = Vec::new();
         let mut parts = Vec::new();
         for e in exprs {
@@ -263,10 +264,14 @@ impl Binder<'_> {
             }
             // SQLite would read a constant as a position.
             let plain = typed.sql.parse::<f64>().is_ok();
-            let sql = if typed.ty.has_sort_form() { self.sort_form(&typed)? } else { typed.sql };
-            parts.push(if plain { format!("({sql} + 0)") } else { sql });
+            let column = typed.is_column();
+            parts.push(match typed.ty.has_sort_form() {
+                true => self.sort_form(&typed)?,
+                false if plain => format!("({} + 0)", typed.sql),
+                false if sorts && column => format!("+{}", typed.sql),
+                false => typed.sql,
+            });
         }
-        let _ = items;
         Ok((if parts.is_empty() { String::new() } else { format!(" GROUP BY {}", parts.join(", ")) }, keys))
     }
 

@@ -3,6 +3,7 @@
 mod catalogue;
 mod common;
 mod costs;
+mod group_order;
 mod hostile;
 mod ids;
 mod locking;

@@ -24,8 +24,10 @@
 mod conninfo;
 mod replication;
 mod server;
+mod statement;
 mod tls;
 
 pub use conninfo::ConnInfo;
-pub use replication::{LinkError, Received, ReplicationLink, Row};
+pub use replication::{LinkError, Received, ReplicationLink};
 pub use server::{ClientError, Given, Server};
+pub use statement::{Row, StatementError, row_of, rows, run};

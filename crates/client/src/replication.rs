@@ -7,6 +7,7 @@
 
 use crate::conninfo::ConnInfo;
 use crate::server::ClientError;
+use crate::statement::Row;
 use crate::tls::{Mode, connector};
 use bytes::{Buf, Bytes, BytesMut};
 use fallible_iterator::FallibleIterator;
@@ -49,9 +50,6 @@ impl From<io::Error> for LinkError {
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
-
-/// The cells of a row, as text.
-pub type Row = Vec<Option<String>>;
 
 /// What arrives while both sides send.
 #[derive(Debug)]

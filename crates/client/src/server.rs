@@ -1,5 +1,6 @@
 //! The server, as options, a URL and the environment name it.
 
+use crate::statement::shown;
 use crate::tls::{Tls, connector};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -173,26 +174,6 @@ pub(crate) fn decoded(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// The server's message with its SQLSTATE, detail and hint; else that of the connection, with its causes.
-fn shown(error: &tokio_postgres::Error) -> String {
-    let Some(from_server) = error.as_db_error() else {
-        let mut text = error.to_string();
-        let mut cause = std::error::Error::source(error);
-        while let Some(error) = cause {
-            text.push_str(&format!(": {error}"));
-            cause = error.source();
-        }
-        return text;
-    };
-    let mut text = format!("{} ({})", from_server.message(), from_server.code().code());
-    for (name, more) in [("DETAIL", from_server.detail()), ("HINT", from_server.hint())] {
-        if let Some(more) = more {
-            text.push_str(&format!(". {name}: {more}"));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //!
 //! Rows are compared as the text that COPY gives of them, which both sides write alike; a subscriber received them as text as well.
 
-use crate::subscription::{CompareError, Published, named, quoted};
+use crate::subscription::{CompareError, Published, quoted};
 use bytes::Bytes;
 use futures::{StreamExt, pin_mut};
 use holdfast_client::ReplicationLink;
+use holdfast_types::quoting::quote;
 use std::collections::{HashMap, HashSet};
 use tokio_postgres::Client;
 use xxhash_rust::xxh3::xxh3_128;
@@ -41,7 +42,7 @@ pub fn key_hash(line: &[u8], key: &[usize]) -> u128 {
 
 /// The list of columns.
 fn list(table: &Published) -> String {
-    table.columns.iter().map(|name| named(name)).collect::<Vec<_>>().join(", ")
+    table.columns.iter().map(|name| quote(name)).collect::<Vec<_>>().join(", ")
 }
 
 /// The COPY of all rows that a filter permits.
@@ -50,14 +51,14 @@ fn copy_text(table: &Published, filter: Option<&str>) -> String {
     format!(
         "COPY (SELECT {} FROM ONLY {}.{}{condition}) TO STDOUT",
         list(table),
-        named(&table.schema),
-        named(&table.name)
+        quote(&table.schema),
+        quote(&table.name)
     )
 }
 
 /// The COPY of the rows of these keys.
 fn copy_of_keys(table: &Published, keys: &[Vec<String>]) -> String {
-    let columns: Vec<String> = table.key.iter().map(|at| named(&table.columns[*at])).collect();
+    let columns: Vec<String> = table.key.iter().map(|at| quote(&table.columns[*at])).collect();
     let one = |key: &Vec<String>| {
         let equal = columns.iter().zip(key).map(|(column, value)| format!("{column} = {}", quoted(value)));
         format!("({})", equal.collect::<Vec<_>>().join(" AND "))

@@ -1,15 +1,18 @@
 //! What there is to compare: the subscriptions of a database, and of each the published tables with their columns and filters.
 
-use holdfast_client::{ClientError, ConnInfo, LinkError, ReplicationLink};
-use tokio_postgres::{Client, SimpleQueryMessage};
+use holdfast_client::{ClientError, ConnInfo, LinkError, ReplicationLink, Row, StatementError};
+use tokio_postgres::Client;
+
+/// What the errors of its statements begin with.
+const SUBSCRIBER: &str = "the subscriber";
 
 /// Why nothing was compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("the subscriber: {0}")]
-    Subscriber(String),
+    #[error(transparent)]
+    Subscriber(#[from] StatementError),
     #[error("the publisher: {0}")]
     Publisher(#[from] LinkError),
     #[error("{0}")]
@@ -18,7 +21,7 @@ pub enum CompareError {
 
 impl From<tokio_postgres::Error> for CompareError {
     fn from(error: tokio_postgres::Error) -> CompareError {
-        CompareError::Subscriber(error.as_db_error().map_or(error.to_string(), |e| e.message().to_owned()))
+        StatementError::of(SUBSCRIBER, &error).into()
     }
 }
 
@@ -52,20 +55,9 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// A name as an identifier.
-pub(crate) fn named(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// The rows of a query, as text.
-pub(crate) async fn rows(client: &Client, sql: &str) -> Result<Vec<Vec<Option<String>>>, CompareError> {
-    let mut found = Vec::new();
-    for message in client.simple_query(sql).await? {
-        if let SimpleQueryMessage::Row(row) = message {
-            found.push((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect());
-        }
-    }
-    Ok(found)
+/// The rows of a query at the subscriber.
+pub(crate) async fn rows(client: &Client, sql: &str) -> Result<Vec<Row>, CompareError> {
+    Ok(holdfast_client::rows(client, SUBSCRIBER, sql).await?)
 }
 
 /// The subscriptions of the database; with `only` the one of that name.
@@ -101,7 +93,7 @@ pub async fn subscriptions(client: &Client, only: Option<&str>) -> Result<Vec<Su
     }
 }
 
-async fn taken_apart(client: &Client, condition: &str) -> Result<Vec<Vec<Option<String>>>, CompareError> {
+async fn taken_apart(client: &Client, condition: &str) -> Result<Vec<Row>, CompareError> {
     let sql = format!(
         "SELECT s.subname, s.subconninfo, s.subpublications FROM pg_catalog.pg_subscription s WHERE true{condition} ORDER BY 1"
     );

@@ -180,9 +180,9 @@ pub fn check(session: &Session, table: &Table, condition: &str) -> Result<(), Fl
     };
     let sql = format!("{} LIMIT 0", query(table, &[row], &condition));
     match session.rows(OPTION, &sql) {
-        Err(FlashbackError::Statement { message, state, .. }) if state == UNDEFINED_COLUMN => {
+        Err(FlashbackError::Statement(error)) if error.is(UNDEFINED_COLUMN) => {
             let columns = table.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
-            Err(FlashbackError::NoColumn { message, table: table.name.clone(), columns, hint })
+            Err(FlashbackError::NoColumn { message: error.message, table: table.name.clone(), columns, hint })
         }
         asked => asked.map(drop),
     }

@@ -3,7 +3,7 @@
 use crate::conflict::Conflict;
 use holdfast_archive::ArchiveError;
 use holdfast_changes::ChangesError;
-use holdfast_client::ClientError;
+use holdfast_client::{ClientError, StatementError};
 use holdfast_trail::TrailError;
 use std::io;
 
@@ -36,8 +36,8 @@ pub enum FlashbackError {
     TooMuch { limit: u64 },
     #[error("{0}. The server must run: names and present values come from it")]
     Client(#[from] ClientError),
-    #[error("{what}: {message}")]
-    Statement { what: String, message: String, state: String },
+    #[error(transparent)]
+    Statement(#[from] StatementError),
     #[error("the server has answered {what} in an unknown form")]
     Answer { what: &'static str },
     #[error("the server has no database that is volume {0}: it was dropped. Restore it with `holdfast restore`")]

@@ -17,7 +17,7 @@ use crate::server::{Connect, Session};
 use crate::source::{Range, Read, Source};
 use crate::table::{Table, sql_of};
 use holdfast_engine::trail_dump::{Cells, Val};
-use holdfast_types::quoting::quote;
+use holdfast_types::quoting::{quote, quote_text};
 use holdfast_types::record::Op;
 use holdfast_types::schema::Dialect;
 use holdfast_types::{Lsn, TableId, Value, VolumeId};
@@ -321,7 +321,7 @@ fn literal_of(cell: Option<String>, dialect: Dialect) -> String {
         (None, _) => "NULL".to_owned(),
         // Made by quote().
         (Some(text), Dialect::Sqlite) => text,
-        (Some(text), Dialect::Postgres) => format!("'{}'", text.replace('\'', "''")),
+        (Some(text), Dialect::Postgres) => quote_text(&text),
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::error::FlashbackError;
 use futures::TryStreamExt as _;
 pub use holdfast_client::Server as Connect;
+use holdfast_client::{Row, StatementError, row_of};
 use holdfast_types::VolumeId;
 use holdfast_types::schema::Dialect;
 use tokio::runtime::Runtime;
@@ -21,8 +22,8 @@ pub struct Session {
     client: Client,
 }
 
-/// The rows of an answer; `None` is NULL.
-pub type Rows = Vec<Vec<Option<String>>>;
+/// The rows of an answer.
+pub type Rows = Vec<Row>;
 
 /// A database of the server.
 #[derive(Clone, Debug)]
@@ -41,21 +42,14 @@ impl Session {
     /// Runs statements; their answers one after the other, as rows or as the number of rows that were changed.
     pub fn run(&self, what: &str, sql: &str) -> Result<Vec<Answer>, FlashbackError> {
         let answer = self.runtime.block_on(self.client.simple_query(sql));
-        let messages = answer.map_err(|error| {
-            let state = error.code().map(|state| state.code().to_owned()).unwrap_or_default();
-            FlashbackError::Statement { what: what.to_owned(), message: message(&error), state }
-        })?;
         let mut answers = vec![];
         let mut rows = Rows::new();
-        for message in messages {
+        for message in answer.map_err(|error| StatementError::of(what, &error))? {
             match message {
-                SimpleQueryMessage::Row(row) => {
-                    rows.push((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect());
-                }
                 SimpleQueryMessage::CommandComplete(count) => {
                     answers.push(Answer { rows: std::mem::take(&mut rows), count });
                 }
-                _ => {}
+                message => rows.extend(row_of(&message)),
             }
         }
         Ok(answers)
@@ -69,10 +63,7 @@ impl Session {
     /// Everything that the open transaction has changed in its current database, as operations of the trail's format.
     pub fn transaction_changes(&self) -> Result<Vec<u8>, FlashbackError> {
         let what = "the changes of the transaction";
-        let failed = |error: tokio_postgres::Error| {
-            let state = error.code().map(|state| state.code().to_owned()).unwrap_or_default();
-            FlashbackError::Statement { what: what.to_owned(), message: message(&error), state }
-        };
+        let failed = |error: tokio_postgres::Error| StatementError::of(what, &error);
         let read = async {
             let rows = self.client.simple_query_raw("SHOW holdfast.transaction_changes").await.map_err(failed)?;
             let (mut rows, mut bytes) = (std::pin::pin!(rows), Vec::new());
@@ -95,7 +86,7 @@ impl Session {
 
     pub fn databases(&self) -> Result<Vec<Database>, FlashbackError> {
         let rows = self.rows("the list of databases", "SELECT datname, oid FROM pg_database")?;
-        let database = |row: &Vec<Option<String>>| {
+        let database = |row: &Row| {
             let oid: i64 = row.get(1)?.as_deref()?.parse().ok()?;
             let volume = VolumeId(u32::try_from(oid - FIRST_OID).ok()?);
             Some(Database { name: row.first()?.clone()?, volume })
@@ -117,17 +108,6 @@ impl Session {
 pub struct Answer {
     pub rows: Rows,
     pub count: u64,
-}
-
-/// An error of the server with its detail and hint, else of the connection with its cause.
-fn message(error: &tokio_postgres::Error) -> String {
-    if let Some(db) = error.as_db_error() {
-        let detail = db.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
-        let hint = db.hint().map(|hint| format!(" {hint}")).unwrap_or_default();
-        return format!("{}{detail}{hint}", db.message());
-    }
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    format!("{error}{cause}")
 }
 
 /// Appends the bytes that hexadecimal digits stand for.

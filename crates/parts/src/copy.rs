@@ -10,16 +10,16 @@
 use crate::error::PartError;
 use crate::order::{rowid_name, rows_in_order};
 use crate::rows::{Cell, Rows, put_copy_row};
-use crate::server::connect;
 use crate::source::{Definition, Source};
 use bytes::BytesMut;
 use futures::SinkExt;
-use holdfast_client::Server;
+use holdfast_client::{Server, StatementError, rows, run};
 use holdfast_dump::identifier::after_word;
 use holdfast_dump::restore::Part;
 use holdfast_sql::types::{Type, of_column};
 use holdfast_store::sqlite::StmtId;
-use holdfast_types::quoting::quote;
+use holdfast_types::lsn::parse_lsn;
+use holdfast_types::quoting::{quote, quote_text};
 use holdfast_types::schema::{Dialect, Table};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, Statement};
 
 /// What is wanted.
 #[derive(Clone, Debug)]
@@ -63,6 +63,8 @@ pub struct Copied {
     pub seconds: f64,
 }
 
+/// The name of its sessions.
+const PROGRAM: &str = "holdfast restore";
 /// Bytes of COPY's text that are sent at a time.
 const COPY_BYTES: usize = 64 << 10;
 /// Prepared INSERTs that are kept for a table.
@@ -73,30 +75,31 @@ const STANDS_STILL: Duration = Duration::from_secs(30);
 
 /// Whether the server will take it, before anything is fetched: the name is free, and the role may create there.
 pub async fn check(server: &Server, wanted: &Wanted) -> Result<(), PartError> {
-    let client = connect(server, wanted.session_database()).await?;
+    let client = server.connect(wanted.session_database(), PROGRAM).await?;
     if wanted.table.is_none() {
-        let sql = format!("SELECT 1 FROM pg_database WHERE datname = '{}'", wanted.name.replace('\'', "''"));
-        let found = client.simple_query(&sql).await.map_err(|e| PartError::of("the server's databases", &e))?;
-        return match found.iter().any(|message| matches!(message, SimpleQueryMessage::Row(_))) {
-            true => Err(PartError::DatabaseExists(wanted.name.clone())),
-            false => Ok(()),
+        let sql = format!("SELECT 1 FROM pg_database WHERE datname = {}", quote_text(&wanted.name));
+        return match rows(&client, "the server's databases", &sql).await?.is_empty() {
+            true => Ok(()),
+            false => Err(PartError::DatabaseExists(wanted.name.clone())),
         };
     }
     let probe = format!("BEGIN; CREATE TABLE {} (probe integer); ROLLBACK", quote(&wanted.name));
-    run(&client, format!("table {} cannot be created in database {}", wanted.name, wanted.database), &probe).await
+    let what = format!("table {} cannot be created in database {}", wanted.name, wanted.database);
+    Ok(run(&client, what, &probe).await?)
 }
 
 /// Has the server put everything that it has committed so far into its archive, so that the restore can reach it. `Err`: why
 /// the archive may lack the last of it.
 pub async fn archive_now(server: &Server, wanted: &Wanted) -> Result<(), String> {
-    let client = connect(server, wanted.session_database()).await.map_err(|e| e.to_string())?;
-    let archived = async || -> Result<Option<u64>, String> {
-        let rows = client.simple_query("SELECT archived_lsn FROM holdfast_stat_archive").await;
-        Ok(cell(&rows.map_err(|e| crate::error::shown(&e))?).and_then(|text| position(&text)))
+    let client = server.connect(wanted.session_database(), PROGRAM).await.map_err(|e| e.to_string())?;
+    let position = async |what: &str, sql: &str| -> Result<Option<u64>, String> {
+        let answer = rows(&client, what, sql).await.map_err(|error| error.to_string())?;
+        let cell = answer.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        Ok(cell.as_deref().and_then(parse_lsn))
     };
+    let archived = async || position("the archive", "SELECT archived_lsn FROM holdfast_stat_archive").await;
     let Some(mut last) = archived().await? else { return Err("the server has no archive".to_owned()) };
-    let ended = client.simple_query("SELECT pg_switch_wal()").await.map_err(|e| crate::error::shown(&e))?;
-    let wanted = cell(&ended).and_then(|text| position(&text)).unwrap_or(0);
+    let wanted = position("the end of the trail", "SELECT pg_switch_wal()").await?.unwrap_or(0);
     let mut since = Instant::now();
     while last < wanted {
         if since.elapsed() > STANDS_STILL {
@@ -111,22 +114,6 @@ pub async fn archive_now(server: &Server, wanted: &Wanted) -> Result<(), String>
     Ok(())
 }
 
-/// The first cell of the first row.
-fn cell(messages: &[SimpleQueryMessage]) -> Option<String> {
-    messages.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    })
-}
-
-/// A position as PostgreSQL writes it, or as a number.
-fn position(text: &str) -> Option<u64> {
-    match text.split_once('/') {
-        Some((high, low)) => Some(u64::from_str_radix(high, 16).ok()? << 32 | u64::from_str_radix(low, 16).ok()?),
-        None => text.parse().ok(),
-    }
-}
-
 /// Copies the part into the server.
 pub async fn copy(
     server: &Server,
@@ -136,7 +123,7 @@ pub async fn copy(
 ) -> Result<Copied, PartError> {
     let began = Instant::now();
     let mut source = Source::open(part)?;
-    let client = connect(server, wanted.session_database()).await?;
+    let client = server.connect(wanted.session_database(), PROGRAM).await?;
     let (tables, rows) = match &wanted.table {
         Some(table) => (1, copy_table(&client, &mut source, wanted, table, progress).await?),
         None => {
@@ -156,15 +143,11 @@ pub async fn copy(
     Ok(Copied { tables, rows, seconds: began.elapsed().as_secs_f64() })
 }
 
-async fn run(client: &Client, what: impl Into<String>, sql: &str) -> Result<(), PartError> {
-    client.batch_execute(sql).await.map_err(|error| PartError::of(what, &error))
-}
-
 /// A session that runs as long as it takes.
 async fn prepare(client: &Client) -> Result<(), PartError> {
     let sql = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
                SET auto_transaction = off; SET default_transaction_read_only = off";
-    run(client, "the session", sql).await
+    Ok(run(client, "the session", sql).await?)
 }
 
 async fn copy_table(
@@ -185,12 +168,7 @@ async fn copy_table(
         return Err(PartError::Dialect { database: wanted.database.clone(), here, there });
     }
     let sql = "SELECT relname FROM pg_catalog.pg_class";
-    let messages = client.simple_query(sql).await.map_err(|e| PartError::of("the server's tables", &e))?;
-    let names = messages.iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    });
-    let taken: Vec<String> = names.collect();
+    let taken: Vec<String> = rows(client, "the server's tables", sql).await?.into_iter().flatten().flatten().collect();
     let definition = source.table(&wanted.database, table, &wanted.name, &taken, wanted.foreign_keys)?;
     let total_rows = definition.rows;
     fill(client, source, &definition, &|rows| progress(Progress { rows, total_rows })).await?;
@@ -210,7 +188,7 @@ async fn copy_database(
     wanted: &Wanted,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(usize, u64), PartError> {
-    let client = connect(server, &wanted.name).await?;
+    let client = server.connect(&wanted.name, PROGRAM).await?;
     prepare(&client).await?;
     let definitions = source.tables(wanted.foreign_keys)?;
     let total_rows = definitions.iter().map(|definition| definition.rows).sum();
@@ -257,14 +235,14 @@ async fn fill(
 /// An error of a foreign key, with the way around it.
 fn with_hint(error: PartError, definition: &Definition) -> PartError {
     let of_key = [SqlState::FOREIGN_KEY_VIOLATION, SqlState::UNDEFINED_TABLE];
-    let is_of_key =
-        error.state().is_some_and(|state| of_key.contains(state)) && !definition.table.foreign_keys.is_empty();
     match error {
-        PartError::Server { what, state, error } if is_of_key => {
-            let error = format!(
-                "{error}. The table refers to rows that are not in the server: bring it back with --without-foreign-keys"
+        PartError::Statement(mut error)
+            if !definition.table.foreign_keys.is_empty() && of_key.iter().any(|state| error.is(state.code())) =>
+        {
+            error.message.push_str(
+                ". The table refers to rows that are not in the server: bring it back with --without-foreign-keys",
             );
-            PartError::Server { what, state, error }
+            error.into()
         }
         other => other,
     }
@@ -293,12 +271,12 @@ async fn fill_in_transaction(
     run(client, what(), "COMMIT").await?;
     // The counter goes its own way: a transaction with others has it from its rows.
     let Some(sequence) = definition.sequence else { return Ok(()) };
-    let of = name.replace('\'', "''");
+    let of = quote_text(name);
     // A table without rows has no counter yet.
     let sql = format!(
-        "DELETE FROM sqlite_sequence WHERE name = '{of}'; INSERT INTO sqlite_sequence(name, seq) VALUES ('{of}', {sequence})"
+        "DELETE FROM sqlite_sequence WHERE name = {of}; INSERT INTO sqlite_sequence(name, seq) VALUES ({of}, {sequence})"
     );
-    run(client, what(), &sql).await
+    Ok(run(client, what(), &sql).await?)
 }
 
 /// The columns that rows are given in: not those that are computed.
@@ -318,7 +296,7 @@ async fn copy_rows(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<u64, PartError> {
     let (table, name) = (&definition.table, &definition.name);
-    let failed = |error: tokio_postgres::Error| PartError::of(format!("table {name}"), &error);
+    let failed = |error: tokio_postgres::Error| StatementError::of(format!("table {name}"), &error);
     let listed = columns(table);
     if listed.is_empty() {
         return Ok(0);
@@ -400,7 +378,7 @@ struct Inserts<'a> {
 
 impl Inserts<'_> {
     async fn run(&mut self, rows: &mut Rows) -> Result<(), PartError> {
-        let failed = |error: tokio_postgres::Error| PartError::of(format!("table {}", self.name), &error);
+        let failed = |error: tokio_postgres::Error| StatementError::of(format!("table {}", self.name), &error);
         let (sql, types) = rows.statement(&self.into);
         let key = (sql, types.iter().map(tokio_postgres::types::Type::oid).collect::<Vec<u32>>());
         if self.prepared.len() >= STATEMENTS_MAX {

@@ -6,7 +6,6 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`server`] | the connection, as psql would make it |
 //! | [`source`] | the restored file: definitions under their new names, and rows |
 //! | [`order`] | tables in an order in which foreign keys hold; definitions without foreign keys |
 //! | [`rows`] | rows as COPY's text, or as typed parameters where a column has values of several types |
@@ -21,7 +20,6 @@ mod copy;
 mod error;
 mod order;
 mod rows;
-mod server;
 mod source;
 
 pub use copy::{Copied, Progress, Wanted, archive_now, check, copy};

@@ -13,7 +13,7 @@ use holdfast_store::schema_map::read_map;
 use holdfast_store::schema_read::read_schema;
 use holdfast_store::sqlite::{Conn, OpenFlags};
 use holdfast_types::Value;
-use holdfast_types::quoting::quote;
+use holdfast_types::quoting::{quote, quote_text};
 use holdfast_types::schema::{Dialect, Schema, Table, TableKind};
 use std::sync::Arc;
 
@@ -43,10 +43,6 @@ fn text(value: Option<&Value>) -> String {
         Some(Value::Text(text)) => text.clone(),
         _ => String::new(),
     }
-}
-
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 impl Source {
@@ -105,7 +101,7 @@ impl Source {
     }
 
     fn definition(&mut self, table: &Arc<Table>, name: &str, foreign_keys: bool) -> Result<Definition, PartError> {
-        let of = literal(name);
+        let of = quote_text(name);
         let sql = format!("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = {of}");
         let create = text(Some(&self.conn.query_value(&sql)?));
         let plain = if foreign_keys { None } else { without_foreign_keys(&create) };
@@ -133,7 +129,7 @@ impl Source {
             return Ok(None);
         }
         let Some(rowid) = rowid_name(table) else { return Ok(None) };
-        let (of, table) = (literal(name), quote(name));
+        let (of, table) = (quote_text(name), quote(name));
         let ahead = format!(
             "SELECT seq FROM sqlite_sequence WHERE name = {of} AND seq > coalesce((SELECT max({rowid}) FROM {table}), 0)"
         );

@@ -3,7 +3,6 @@
 use super::At;
 use comfy_table::{Table, presets};
 use serde_json::{Map, Value, json};
-use tokio_postgres::SimpleQueryMessage;
 
 /// Columns of `holdfast_stat_sites`, and whether they are numbers.
 const COLUMNS: [(&str, bool); 14] = [
@@ -46,13 +45,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let client = server.connect("holdfast", "holdfast site list").await?;
         let names = COLUMNS.map(|(name, _)| name).join(", ");
         let sql = format!("SELECT {names} FROM pg_catalog.holdfast_stat_sites ORDER BY direction, database, name");
-        anyhow::Ok(client.simple_query(&sql).await?)
+        anyhow::Ok(holdfast_client::rows(&client, "the sites", &sql).await?)
     })?;
-    let rows = rows.into_iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some((0..COLUMNS.len()).map(|at| row.get(at).map(str::to_owned)).collect()),
-        _ => None,
-    });
-    let rows: Vec<Vec<Option<String>>> = rows.collect();
     match (arguments.json, rows.is_empty()) {
         (true, _) => println!("{}", as_json(&rows)),
         (false, true) => println!("no site: the server has no subscription and no slot"),

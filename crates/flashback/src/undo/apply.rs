@@ -153,7 +153,7 @@ impl Run<'_> {
             Ok(answers) if answers.iter().skip(1).map(|answer| answer.count).eq(statements.iter().map(|_| 1)) => Ok(()),
             Ok(_) => Err("the row is not as the transaction left it, or other rows refer to it".to_owned()),
             // A constraint.
-            Err(FlashbackError::Statement { message, state, .. }) if state.starts_with("23") => Err(message),
+            Err(FlashbackError::Statement(error)) if error.is("23") => Err(error.message),
             Err(other) => return Err(other),
         };
         let end = match outcome {

@@ -16,6 +16,7 @@
 use crate::archive_settings::ConfiguredArchive;
 use crate::chunk::{self, CHUNK_PAGES, ChunkId, Naming, OBJECT_BYTES_MAX};
 use crate::error::DumpError;
+use crate::fetch::fetch;
 use crate::manifest::{Head, Manifest, OBJECT_BYTES_MAX as MANIFEST_BYTES_MAX};
 use crate::pace::{Courtesy, Rate};
 use crate::pages::{Base, Chunks, Stored, divide, map, ranges};
@@ -24,7 +25,7 @@ use crate::running::{begin_create, now_unix_ms, random};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use holdfast_archive::Put;
 use holdfast_engine::VolumePlan;
-use holdfast_replication::{Certificates, DumpPlan, fetch_dump};
+use holdfast_replication::{Certificates, DumpPlan};
 use holdfast_standby::Identity;
 use holdfast_standby::base_copy::{CopyInto, Progress as Fetched};
 use holdfast_standby::limits::PAGE_BYTES;
@@ -125,7 +126,7 @@ pub fn create(
     };
     let failed = |e: io::Error| DumpError::Running(format!("cannot name this dump: {e}"));
     let name = format!("dump-{:016x}", random().map_err(failed)?);
-    let fetched = fetch_dump(&options.at, &name, options.certificates.clone(), &mut sink);
+    let fetched = fetch(&options.at, &name, options.certificates.clone(), &mut sink);
     // The cause, where the link only reports that the receiver has given up.
     if let Some(error) = sink.shared.failed.lock().take() {
         return Err(error);

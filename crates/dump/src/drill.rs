@@ -15,6 +15,7 @@
 //! the end and at the next drill. It holds two copies of the databases at most, one after the other where they are compared.
 
 use crate::error::DumpError;
+use crate::fetch::fetch;
 use crate::moment::show_moment;
 use crate::pace::Rate;
 use crate::repository::Repository;
@@ -23,7 +24,7 @@ use crate::running::random;
 use crate::sums::{Sums, differences, sums};
 use holdfast_engine::check::{CheckReport, check};
 use holdfast_engine::{CopyPlan as EnginePlan, Manifest as DatabaseList, Options};
-use holdfast_replication::{Certificates, DumpPlan, fetch_dump};
+use holdfast_replication::{Certificates, DumpPlan};
 use holdfast_standby::Identity;
 use holdfast_standby::base_copy::{CopyInto, Progress as Fetched};
 use holdfast_standby::limits::PAGE_BYTES;
@@ -249,7 +250,7 @@ impl Live {
         std::fs::create_dir(dir).map_err(io("create", dir))?;
         let mut files = Files { dir, rate: options.rate_bytes.map(Rate::new), plan: None, files: Vec::new() };
         let name = random().map_err(io("read random bytes for", dir))?;
-        fetch_dump(at, &format!("drill-{name:016x}"), options.certificates.clone(), &mut files)?;
+        fetch(at, &format!("drill-{name:016x}"), options.certificates.clone(), &mut files)?;
         let plan = files.plan.ok_or_else(|| DumpError::Plan("none has arrived".to_owned()))?;
         let list = DatabaseList::parse(&plan.plan.manifest).map_err(DumpError::Plan)?;
         let mut all = BTreeMap::new();

@@ -1,5 +1,6 @@
 //! Errors of dumps and restores, worded for the operator; each names the object or the file.
 
+use crate::fetch::FetchError;
 use holdfast_archive::ArchiveError;
 use holdfast_engine::{CloseError, CopyError, NewHistoryError, OpenError};
 use holdfast_trail::ReceiveError;
@@ -46,7 +47,7 @@ pub enum DumpError {
     #[error("a manifest cannot be written: {0}")]
     Encode(String),
     #[error(transparent)]
-    Fetch(#[from] holdfast_replication::DumpError),
+    Fetch(#[from] FetchError),
     /// Encrypted, or not.
     #[error(transparent)]
     Key(ArchiveError),

@@ -10,7 +10,7 @@
 //! | [`chunk`], [`manifest`] | the two formats, with their byte tables |
 //! | [`repository`] | a place with dumps, in any [`holdfast_archive::Store`] |
 //! | [`running`] | marks of commands at work, so that no chunk is removed that a dump under way uses |
-//! | [`create`], [`claim`] | makes a dump of a running server; which server's schedule dumps to a place |
+//! | [`create`], [`fetch`], [`claim`] | makes a dump of a running server, of the copy that it sends; which server's schedule dumps to a place |
 //! | [`drill`], [`sums`] | restores to scratch, checks, and compares with the live server row by row |
 //! | [`verify`], [`forget`] | reads everything; removes old dumps and what only they need, in the archive too |
 //! | [`restore`] | a data directory from a dump, and the archive's trail applied to it |
@@ -27,6 +27,7 @@ mod claim;
 mod create;
 mod drill;
 mod error;
+mod fetch;
 mod forget;
 pub mod identifier;
 mod manifest;

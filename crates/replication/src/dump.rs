@@ -1,17 +1,14 @@
-//! A dump's copy of a running server: sent by a master or a standby, fetched by `holdfast dump create`.
+//! A dump's copy of a running server, sent by a master or a standby; `holdfast dump create` fetches it.
 //!
 //! It goes over the link as a base copy does, but nothing is kept for the receiver afterwards. The plan has, in addition to a
 //! base copy's, the server's settings, and the checksum of the boxcar that ends where the copy is taken: it shows which
 //! history the dump belongs to.
 //!
-//! Failure: as of a base copy: after a broken link the fetch continues with the same copy, which the server keeps for a while.
+//! Failure: as of a base copy: while its link is broken the copy is kept for a while.
 
 use crate::base_copy::send_copy;
-use crate::certificates::Certificates;
-use crate::dialer::Dialer;
 use holdfast_engine::{CopyPlan, Engine};
-use holdfast_standby::base_copy::{BaseCopy, Copied, CopyInto, dump};
-use holdfast_standby::{Connect, LinkError, LinkOptions};
+use holdfast_standby::base_copy::BaseCopy;
 use holdfast_types::{Lsn, SqlError, SqlResult, SqlState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -85,29 +82,4 @@ fn settings(dir: &Path) -> io::Result<BTreeMap<String, String>> {
         files.insert(name.to_owned(), std::fs::read_to_string(&path)?);
     }
     Ok(files)
-}
-
-/// Why a dump's copy could not be fetched.
-#[derive(Debug, thiserror::Error)]
-pub enum DumpError {
-    #[error("cannot start: {0}")]
-    Runtime(#[source] io::Error),
-    #[error("the copy from {from} failed: {error}")]
-    Link { from: String, error: LinkError },
-}
-
-/// Fetches a copy of the server at HOST:PORT. Blocks. `name` is this dump's own: while its link is broken, the server keeps the
-/// copy under that name.
-pub fn fetch_dump(
-    from: &str,
-    name: &str,
-    certificates: Option<Certificates>,
-    into: &mut dyn CopyInto,
-) -> Result<Copied, DumpError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(DumpError::Runtime)?;
-    let connect = Dialer { address: from.to_owned(), certificates };
-    let failed = |error| DumpError::Link { from: from.to_owned(), error };
-    // A server that is not there is reported at once.
-    runtime.block_on(connect.connect()).map_err(|error| failed(LinkError::Io(error)))?;
-    runtime.block_on(dump(&connect, name, into, &LinkOptions::default())).map_err(failed)
 }

@@ -12,7 +12,7 @@
 //! | [`following`], [`follow_record`] | a standby follows its master; with a control plane the one that the group agrees on |
 //! | [`link_address`] | addresses that one node reports and another uses |
 //! | [`base_copy`], [`kept_copies`] | a base copy, sent and received; kept while its link is broken |
-//! | [`dump`] | a dump's copy, sent and fetched |
+//! | [`dump`] | a dump's copy, sent |
 //! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
 //! | [`old_master`], [`replaced`] | without a control plane: the master that a promotion replaced is watched |
 //! | [`sync_watch`] | what commits do while their standbys are away |
@@ -78,7 +78,8 @@ pub use base_copy::{CopyError, CopyTo, check_target as check_copy_target, copy_f
 pub use by_itself::{NotByItself, is_under_way as is_return_under_way, rejoin_by_itself};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use control::{Control, ControlSetupError, ServingMaster, Terms as ReturnTerms};
-pub use dump::{DumpError, DumpPlan, FILES as DUMP_FILES, fetch_dump};
+pub use dialer::Dialer;
+pub use dump::{DumpPlan, FILES as DUMP_FILES};
 pub use follow_record::follow_record;
 pub use following::{AgreedEpoch, Followed, Following, follow_master};
 pub use holdfast_control::{ControlPlane, Position};

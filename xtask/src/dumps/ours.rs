@@ -1,16 +1,15 @@
 //! Holdfast with an archive and a place for dumps.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use serde::Deserialize;
 
 use super::load::Dumper;
 use super::{Arguments, bytes_below, run};
-use crate::server::{self, Address, Holdfast};
+use crate::server::{self, Address, Holdfast, Process};
 
 /// The server, its archive and its dumps, in one directory.
 pub struct Ours {
@@ -69,7 +68,7 @@ impl Ours {
 
     /// A dump; a full one if the place is empty.
     pub fn dump(&self) -> anyhow::Result<Dump> {
-        let at = format!("127.0.0.1:{}", self.address().port);
+        let at = self.address().at();
         let words = ["dump", "create", "--at", &at, "--to", "dumps", "--threads", &self.workers, "--json"];
         Ok(serde_json::from_str(&run(&mut self.command(&words))?)?)
     }
@@ -124,16 +123,16 @@ impl Ours {
     /// Seconds from the start of `restore --serve` to the first answer about that table.
     pub fn look(&self, dump: &str, question: &str) -> anyhow::Result<f64> {
         let address = Address::free();
-        let listen = format!("127.0.0.1:{}", address.port);
+        let listen = address.at();
         let words = ["restore", "--from", "dumps", "--dump", dump, "--serve", &listen, "--scratch", "looks"];
         let began = Instant::now();
-        let mut look = Look(self.command(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?);
-        // Kept until the end: a program that cannot print ends.
-        let mut output = BufReader::new(look.0.stdout.take().context("no output")?);
-        let ready = (&mut output).lines().map_while(Result::ok).any(|line| line.starts_with("holdfast: ready"));
-        ensure!(ready, "restore --serve ended before it was ready");
+        let mut look = Process::announcing("restore --serve", self.command(&words), &self.dir.join("look.log"))?;
+        look.announced_port()?;
         address.sql(server::USER, question)?;
-        Ok(began.elapsed().as_secs_f64())
+        let seconds = began.elapsed().as_secs_f64();
+        // It removes what it has fetched.
+        look.stop()?;
+        Ok(seconds)
     }
 
     /// Seconds of `trail find` for one row, and of `trail undo` of the newest change of it.
@@ -182,16 +181,5 @@ impl Drop for Restarted {
         // The scratch directory goes at the end in any case.
         let _ = self.server.kill();
         let _ = std::fs::remove_dir_all(&self.data);
-    }
-}
-
-/// A `restore --serve` that ends in order when it is dropped.
-struct Look(Child);
-
-impl Drop for Look {
-    fn drop(&mut self) {
-        let pid = rustix::process::Pid::from_child(&self.0);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        let _ = self.0.wait();
     }
 }

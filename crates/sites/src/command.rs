@@ -19,9 +19,23 @@ use holdfast_types::{SqlError, SqlResult, SqlState};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     IdentifySystem,
-    CreateSlot { name: String, temporary: bool, plugin: String, snapshot: Snapshot, two_phase: bool },
-    DropSlot { name: String },
-    Start { name: String, lsn: u64, options: Vec<(String, String)> },
+    CreateSlot {
+        name: String,
+        temporary: bool,
+        plugin: String,
+        snapshot: Snapshot,
+        two_phase: bool,
+    },
+    /// `waits`: until no session reads it.
+    DropSlot {
+        name: String,
+        waits: bool,
+    },
+    Start {
+        name: String,
+        lsn: u64,
+        options: Vec<(String, String)>,
+    },
 }
 
 /// What becomes of the snapshot at a new slot's place.
@@ -152,8 +166,8 @@ impl Parser {
         }
         if self.takes("DROP_REPLICATION_SLOT") {
             let name = self.name()?;
-            self.takes("WAIT");
-            return self.end().map(|()| Command::DropSlot { name });
+            let waits = self.takes("WAIT");
+            return self.end().map(|()| Command::DropSlot { name, waits });
         }
         if self.takes("START_REPLICATION") {
             return self.start();
@@ -270,7 +284,7 @@ mod tests {
         assert_eq!(read(text), slot("s", Snapshot::Use, true));
         let text = "create_replication_slot S LOGICAL pgoutput NOEXPORT_SNAPSHOT";
         assert_eq!(read(text), slot("s", Snapshot::Nothing, false));
-        assert_eq!(read("DROP_REPLICATION_SLOT \"x\" WAIT"), Command::DropSlot { name: "x".into() });
+        assert_eq!(read("DROP_REPLICATION_SLOT \"x\" WAIT"), Command::DropSlot { name: "x".into(), waits: true });
         let text =
             "START_REPLICATION SLOT \"people\" LOGICAL 0/15354E8 (proto_version '3', publication_names '\"people\"')";
         let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());

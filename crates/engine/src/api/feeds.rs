@@ -10,7 +10,7 @@ use crate::state::retention::Slot;
 use crate::statement::run::to_sql;
 use holdfast_store::schema_map::{POSITIONS_TABLE, SLOTS_TABLE, read_position};
 use holdfast_store::shapes::{self, Shapes};
-use holdfast_store::sqlite::SqliteError;
+use holdfast_store::sqlite::{Conn, SqliteError};
 use holdfast_types::record::{Record, RecordReader};
 use holdfast_types::schema::Schema;
 use holdfast_types::{Lsn, SqlError, SqlResult, SqlState, TableId, Value, VolumeId};
@@ -128,6 +128,14 @@ impl Database {
         self.state().map().object(SLOTS_TABLE)
     }
 
+    /// Whether statements can be prepared for the table of replication slots: readers see it. One that has just been created waits for
+    /// its level first.
+    pub fn shows_slots_table(&self) -> SqlResult<bool> {
+        let mut reader = self.reader()?;
+        reader.begin()?;
+        has_table(reader.conn_to_prepare()?, SLOTS_TABLE)
+    }
+
     /// The rows of the table of replication slots, by a query of the server's own; none while there is no table.
     pub fn slot_rows(&self, sql: &str) -> SqlResult<Vec<Vec<Value>>> {
         self.internal_rows(SLOTS_TABLE, sql)
@@ -143,12 +151,14 @@ impl Database {
         let mut reader = self.reader()?;
         reader.begin()?;
         let conn = reader.conn_to_prepare()?;
-        let exists = format!("SELECT count(*) FROM main.sqlite_schema WHERE name = '{table}'");
-        match conn.query_value(&exists).map_err(unreadable)? {
-            Value::Int(0) => Ok(Vec::new()),
-            _ => conn.query_rows(sql).map_err(unreadable),
-        }
+        if has_table(conn, table)? { conn.query_rows(sql).map_err(unreadable) } else { Ok(Vec::new()) }
     }
+}
+
+/// Whether an internal table is in the snapshot of a reader's connection.
+fn has_table(conn: &mut Conn, table: &str) -> SqlResult<bool> {
+    let count = format!("SELECT count(*) FROM main.sqlite_schema WHERE name = '{table}'");
+    Ok(conn.query_value(&count).map_err(unreadable)? != Value::Int(0))
 }
 
 fn unreadable(error: SqliteError) -> SqlError {

@@ -16,7 +16,7 @@ use crate::feeds::{Chunk, Reader, Reading, read};
 use holdfast_engine::Database;
 use holdfast_sites::command::{self, Command, Snapshot};
 use holdfast_sites::link;
-use holdfast_sites::slot::{CREATE, DELETE, INSERT, is_name};
+use holdfast_sites::slot::{CREATE, DELETE, INSERT, Slot, is_name};
 use holdfast_types::desc::oid;
 use holdfast_types::lsn::lsn_text;
 use holdfast_types::schema::Dialect;
@@ -34,6 +34,11 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// How often is looked whether the standbys have what a new slot's snapshot shows, or the row of a slot.
 const LIMIT_LOOKED_AT_EVERY: Duration = Duration::from_millis(5);
+
+/// Longest wait of DROP_REPLICATION_SLOT with WAIT for the session that reads the slot, and how often is looked. A subscriber whose
+/// connection has just ended is still there for some milliseconds; one that stays is the error that it is without WAIT.
+const READER_ENDS_MAX: Duration = Duration::from_secs(60);
+const READER_LOOKED_AT_EVERY: Duration = Duration::from_millis(5);
 
 /// The output plugin.
 const PLUGIN: &str = "pgoutput";
@@ -81,7 +86,7 @@ impl NodeSession {
                 self.check_snapshot(snapshot)?;
                 self.create_slot(&name, &plugin, snapshot, client).await
             }
-            Command::DropSlot { name } => self.drop_slot(&name, client).await,
+            Command::DropSlot { name, waits } => self.drop_slot(&name, waits, client).await,
             Command::Start { .. } if !self.state.is_idle() => Err(in_transaction("START_REPLICATION").into()),
             Command::Start { name, lsn, options } => {
                 let publications = self.checked_options(&options)?;
@@ -148,7 +153,8 @@ impl NodeSession {
         let (feeds, owned) = (self.feeds.clone(), (name.to_owned(), plugin.to_owned()));
         let creation = super::blocking::blocking(move || feeds.begin_slot(&of, &owned.0, &owned.1)).await?;
         let slot = creation.slot().clone();
-        if db.slots_table().is_none() {
+        // Where another session has created them and its commit waits, this waits behind that one.
+        if !db.shows_slots_table()? {
             self.create_slot_tables().await?;
         }
         self.write_slot(&db, INSERT, slot.row()).await?;
@@ -191,19 +197,34 @@ impl NodeSession {
         Ok(self.canceller.wait(self.settings.timeouts().statement, reached).await?)
     }
 
-    async fn drop_slot(&mut self, name: &str, client: &mut Client) -> Result<(), Failure> {
+    async fn drop_slot(&mut self, name: &str, waits: bool, client: &mut Client) -> Result<(), Failure> {
         if !self.state.is_idle() {
             return Err(in_transaction("DROP_REPLICATION_SLOT").into());
         }
         self.check_publisher()?;
         let db = self.served.db.clone();
-        let (feeds, of, owned, pid) = (self.feeds.clone(), db.clone(), name.to_owned(), self.identity.pid);
+        let within = if waits { READER_ENDS_MAX } else { Duration::ZERO };
         // Until it is gone no other session takes it.
-        let _taken = super::blocking::blocking(move || feeds.take(&of, &owned, pid)).await?;
+        let _taken = self.canceller.wait(self.settings.timeouts().statement, self.take_slot(name, within)).await??;
         self.write_slot(&db, DELETE, vec![Value::Text(name.to_owned())]).await?;
         self.feeds.dropped(&db, name);
         client.reply().complete(0, &Tag { verb: "DROP_REPLICATION_SLOT", rows: None });
         Ok(())
+    }
+
+    /// Takes a slot, waiting for the session that has it.
+    async fn take_slot(&self, name: &str, within: Duration) -> SqlResult<(Reader, Slot)> {
+        let began = Instant::now();
+        loop {
+            let (feeds, of, owned) = (self.feeds.clone(), self.served.db.clone(), name.to_owned());
+            let pid = self.identity.pid;
+            match super::blocking::blocking(move || feeds.take(&of, &owned, pid)).await {
+                Err(error) if error.state() == SqlState::OBJECT_IN_USE && began.elapsed() < within => {
+                    tokio::time::sleep(READER_LOOKED_AT_EVERY).await;
+                }
+                taken => return taken,
+            }
+        }
     }
 
     /// Creates the tables that slots need, as a transaction of its own. The client's may be open.

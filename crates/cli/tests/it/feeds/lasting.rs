@@ -124,6 +124,46 @@ async fn a_clean_stop_keeps_what_was_confirmed() {
     assert_eq!(ids(&[site.transaction()]), [2]);
 }
 
+/// The first slot of a database makes the tables of slots; the next one is created while that commit waits for a standby.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_is_created_while_the_tables_of_slots_wait_for_the_standbys() {
+    let (mut pair, master) = pair_that_waits().await;
+    pair.b.kill();
+    let port = pair.a.port;
+    let create = |slot: &'static str| std::thread::spawn(move || Subscriber::connect(port).create_slot(slot));
+    let first = create("first");
+    pair.a.until_commits_wait(1).await;
+    let next = create("next");
+    let creating =
+        "select count(*) from pg_stat_activity where state = 'active' and query like 'CREATE_REPLICATION_SLOT%'";
+    crate::server::until("both wait", async || one(&master, creating).await == "2" || next.is_finished()).await;
+    pair.b.start();
+    for creating in [first, next] {
+        creating.join().unwrap();
+    }
+}
+
+/// A subscriber drops a slot whose reader's connection has just ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_is_dropped_when_its_reader_has_gone() {
+    let server = Running::start();
+    let client = server.connect().await;
+    run(&client, MADE).await;
+    let mut reader = Subscriber::connect(server.port);
+    reader.create_slot("s");
+    reader.start("s", 0, "p").unwrap();
+    assert_eq!(Subscriber::connect(server.port).state("DROP_REPLICATION_SLOT s"), "55006");
+    let mut site = Subscriber::connect(server.port);
+    let dropping = std::thread::spawn(move || site.query("DROP_REPLICATION_SLOT s WAIT"));
+    let waiting =
+        "select count(*) from pg_stat_activity where state = 'active' and query like 'DROP_REPLICATION_SLOT%'";
+    crate::server::until("it waits", async || one(&client, waiting).await == "1" || dropping.is_finished()).await;
+    assert!(!dropping.is_finished());
+    drop(reader);
+    dropping.join().unwrap().unwrap();
+    assert_eq!(one(&client, "select count(*) from pg_replication_slots").await, "0");
+}
+
 /// The trail is kept for slots that exist, and for no others.
 #[tokio::test]
 async fn the_trail_is_not_kept_for_a_slot_that_is_gone() {

@@ -25,7 +25,7 @@ pub fn requested() -> bool {
     STOPPED.load(Ordering::Relaxed)
 }
 
-/// For waits that go on until then.
+/// For waits that last until then.
 pub fn goes_on() -> anyhow::Result<()> {
     Ok(check()?)
 }

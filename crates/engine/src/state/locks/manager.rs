@@ -5,7 +5,7 @@ use super::holders::{Holder, HolderId, Holders};
 use super::mode::{LockId, LockMode, OwnerId, Target};
 use super::released::Behind;
 use super::versions::{Versions, id};
-use holdfast_store::locking::{Class, Touch};
+use holdfast_store::locking::Touch;
 use holdfast_types::{SqlError, SqlState, TableId, TableLockMode, VolumeId};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -237,27 +237,10 @@ impl State {
         let pid = |owner: OwnerId| self.owners.get(&owner).map_or(0, |o| o.pid);
         let line = |e: &Edge| {
             let (waiter, blocker) = (pid(e.waiter), pid(e.blocker));
-            format!("Process {waiter} waits for {} on {}; blocked by process {blocker}.", e.mode.name(), show(&e.id))
+            format!("Process {waiter} waits for {} on {}; blocked by process {blocker}.", e.mode.name(), e.id.shown())
         };
         let detail: Vec<String> = cycle.iter().map(line).collect();
         SqlError::new(SqlState("40P01"), "deadlock detected").with_detail(detail.join("\n"))
-    }
-}
-
-/// Whether a table that is locked so has no row that another transaction can change or lock.
-fn is_whole(mode: LockMode) -> bool {
-    matches!(mode, LockMode::Table(TableLockMode::Exclusive | TableLockMode::AccessExclusive))
-}
-
-/// A lock's name in messages.
-fn show(id: &LockId) -> String {
-    match id.target {
-        Target::Row { class: Class::Key, table, .. } => format!("a unique key of relation {}", 16384 + table.0),
-        Target::Row { table, .. } => format!("a row of relation {}", 16384 + table.0),
-        Target::Table(table) => format!("relation {}", 16384 + table.0),
-        Target::Database => format!("database {}", 16384 + id.volume.0),
-        Target::Schema => format!("schema of database {}", 16384 + id.volume.0),
-        Target::Advisory { key, .. } => format!("advisory lock {key}"),
     }
 }
 
@@ -387,7 +370,7 @@ impl LockManager {
     /// Whether the owner has locked a table so that no other transaction can change or lock its rows.
     pub fn holds_whole(&self, owner: OwnerId, table: LockId) -> bool {
         let s = self.0.lock();
-        s.locks.get(&table).is_some_and(|l| l.holders.iter().any(|(o, m)| *o == owner && is_whole(*m)))
+        s.locks.get(&table).is_some_and(|l| l.holders.iter().any(|(o, m)| *o == owner && m.is_whole()))
     }
 
     /// Locks what a branch that reads `snapshot` is about to change, and compares versions. Rows of the tables in `whole`, which the
@@ -478,7 +461,7 @@ impl LockManager {
     pub fn has_row_locks(&self, volume: VolumeId) -> bool {
         let locks_rows = |id: &LockId, lock: &Lock| match id.target {
             Target::Row { .. } => true,
-            Target::Table(_) => lock.holders.iter().any(|(_, mode)| is_whole(*mode)),
+            Target::Table(_) => lock.holders.iter().any(|(_, mode)| mode.is_whole()),
             _ => false,
         };
         self.0.lock().locks.iter().any(|(id, lock)| id.volume == volume && locks_rows(id, lock))
@@ -589,7 +572,7 @@ impl LockManager {
         let pid_of = |owner: &OwnerId| s.owners.get(owner).map_or(0, |o| o.pid);
         let holders = lock.holders.iter().map(|(owner, _)| pid_of(owner)).filter(|holder| *holder != pid).collect();
         let queue = lock.queue.iter().map(|waiter| pid_of(&waiter.owner)).collect();
-        Some(WaitInfo { mode: mode.name(), on: show(&id), since, holders, queue })
+        Some(WaitInfo { mode: mode.name(), on: id.shown(), since, holders, queue })
     }
 
     /// Lists every lock: its mode, its owner, and whether it is granted.

@@ -44,7 +44,26 @@ pub enum LockMode {
     Exclusive,
 }
 
+impl LockId {
+    /// Its name in messages.
+    pub fn shown(&self) -> String {
+        match self.target {
+            Target::Row { class: Class::Key, table, .. } => format!("a unique key of relation {}", 16384 + table.0),
+            Target::Row { table, .. } => format!("a row of relation {}", 16384 + table.0),
+            Target::Table(table) => format!("relation {}", 16384 + table.0),
+            Target::Database => format!("database {}", 16384 + self.volume.0),
+            Target::Schema => format!("schema of database {}", 16384 + self.volume.0),
+            Target::Advisory { key, .. } => format!("advisory lock {key}"),
+        }
+    }
+}
+
 impl LockMode {
+    /// Whether a table that is locked so has no row that another transaction can change or lock.
+    pub fn is_whole(self) -> bool {
+        matches!(self, LockMode::Table(TableLockMode::Exclusive | TableLockMode::AccessExclusive))
+    }
+
     /// Whether two owners cannot hold these at once.
     pub fn conflicts(self, other: LockMode) -> bool {
         use LockMode::{Exclusive, Row, Shared, Table};

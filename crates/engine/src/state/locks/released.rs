@@ -3,7 +3,7 @@
 //! A transaction's locks are released when its batch is published, before that is durable, while statements read the newest
 //! durable snapshot. Who gets such a lock must not read what was there before: its owner is `behind` until that batch is
 //! durable. A row that the batch has changed needs no entry here, as its version says the same ([`super::versions`]). The locks
-//! of whole tables are not here either: LOCK TABLE waits for the writer's batch, whoever made it.
+//! of whole tables are not here either: LOCK TABLE waits for the batch that the writer works at, whatever is in it.
 
 use super::mode::{LockId, LockMode, Target};
 use holdfast_types::{LockStrength, VolumeId};

@@ -150,6 +150,12 @@ impl<'p> Scope<'p> {
         }
     }
 
+    /// Whether a relation of this level has a column of that name.
+    pub fn has_column(&self, name: &str) -> bool {
+        let merged = self.merged.iter().any(|(column, _)| column.name == name);
+        merged || self.relations.iter().any(|r| r.columns.iter().any(|column| column.name == name))
+    }
+
     /// Finds a column by its bare name.
     pub fn find(&self, name: &str) -> SqlResult<Option<Typed>> {
         if let Some((column, of)) = self.merged.iter().find(|(c, _)| c.name == name) {

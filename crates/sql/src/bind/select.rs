@@ -60,7 +60,7 @@ impl Binder<'_> {
             }
         };
         let windows = self.windows(select, scope)?;
-        let group_exprs = self.group_exprs(select)?;
+        let group_exprs = self.group_exprs(select, scope)?;
         let mut items = self.items(select, &group_exprs, scope)?;
         self.settle_items(&mut items, targets)?;
         if outermost {
@@ -215,7 +215,7 @@ impl Binder<'_> {
         if typed.is_open() { self.coerce(typed, Type::TEXT, When::Implicit) } else { Ok(typed) }
     }
 
-    fn group_exprs<'e>(&self, select: &'e Select) -> SqlResult<Vec<&'e Expr>> {
+    fn group_exprs<'e>(&self, select: &'e Select, scope: &Scope<'_>) -> SqlResult<Vec<&'e Expr>> {
         let GroupByExpr::Expressions(exprs, modifiers) = &select.group_by else {
             return Err(SqlError::unsupported("GROUP BY ALL"));
         };
@@ -243,10 +243,9 @@ impl Binder<'_> {
                         )),
                     }
                 }
-                // The name means an output column only if no input column has it; binding it first checks that.
-                Expr::Identifier(i) => {
-                    Ok(output(&fold(i)).filter(|alias| !matches!(alias, Expr::Identifier(_))).unwrap_or(e))
-                }
+                // The name means an output column only if no input column has it.
+                Expr::Identifier(i) if scope.has_column(&fold(i)) => Ok(e),
+                Expr::Identifier(i) => Ok(output(&fold(i)).unwrap_or(e)),
                 other => Ok(other),
             })
             .collect()

@@ -1,4 +1,4 @@
-//! Whether a GROUP BY over a whole table follows an index: as SQLite plans it.
+//! GROUP BY: what a name in it means, and whether it follows an index when it goes over a whole table, as SQLite plans it.
 
 use crate::common::Db;
 
@@ -66,4 +66,24 @@ fn an_index_is_followed_where_it_saves_more() {
     // The order of the table itself.
     let plan = db.lines("explain select id, max(n) from t group by id");
     assert!(!plan.iter().any(|line| line.contains("TEMP B-TREE")), "{plan:?}");
+}
+
+/// PostgreSQL's manual, SELECT, GROUP BY: "In case of ambiguity, a GROUP BY name will be interpreted as an input-column name".
+#[test]
+fn a_name_means_an_input_column_first_and_then_an_output_column() {
+    let mut db = Db::postgres();
+    db.run("create table al(a int, b int, t text, u text)").unwrap();
+    db.run("insert into al values (1, 1, 'x', 'p'), (1, 2, 'X', 'p'), (2, 1, 'x', 'q')").unwrap();
+    for (sql, rows) in [
+        ("select a + 0 as b, a from al group by a, b order by 1", &["1|1", "1|1", "2|2"][..]),
+        ("select a + 0 as b, count(*) from al group by b, a order by 1", &["1|1", "1|1", "2|1"]),
+        ("select a as k, count(*) from al group by k order by 1", &["1|2", "2|1"]),
+        ("select al.a as k, count(*) from al group by k order by k", &["1|2", "2|1"]),
+        ("select lower(t) as low, count(*) from al group by low", &["x|3"]),
+        ("select b as a, a as b from al group by a, b order by 1, 2", &["1|1", "1|2", "2|1"]),
+    ] {
+        assert_eq!(db.lines(sql), rows, "{sql}");
+    }
+    assert_eq!(db.state("select lower(t) as u, count(*) from al group by u"), "42803");
+    assert_eq!(db.state("select a as k from al group by nothing"), "42703");
 }

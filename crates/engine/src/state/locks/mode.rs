@@ -59,6 +59,11 @@ impl LockId {
 }
 
 impl LockMode {
+    /// Whether no other transaction can change a table that is locked so: LOCK TABLE and changes of the schema take such a lock.
+    pub fn excludes_changes(self) -> bool {
+        matches!(self, LockMode::Table(_)) && self.conflicts(LockMode::Table(TableLockMode::RowExclusive))
+    }
+
     /// Whether a table that is locked so has no row that another transaction can change or lock.
     pub fn is_whole(self) -> bool {
         matches!(self, LockMode::Table(TableLockMode::Exclusive | TableLockMode::AccessExclusive))

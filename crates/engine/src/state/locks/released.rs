@@ -2,25 +2,30 @@
 //!
 //! A transaction's locks are released when its batch is published, before that is durable, while statements read the newest
 //! durable snapshot. Who gets such a lock must not read what was there before: its owner is `behind` until that batch is
-//! durable. A row that the batch has changed needs no entry here, as its version says the same ([`super::versions`]). The locks
-//! of whole tables are not here either: LOCK TABLE waits for the batch that the writer works at, whatever is in it.
+//! durable. A row that the batch has changed needs no entry here, as its version says the same ([`super::versions`]). A lock of
+//! a whole table has one if it keeps changes away; those that changes take have none, as LOCK TABLE waits for the batch that the writer
+//! works at, whatever is in it.
 
 use super::mode::{LockId, LockMode, Target};
-use holdfast_types::{LockStrength, VolumeId};
+use holdfast_types::{LockStrength, TableLockMode, VolumeId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
 /// Entries kept; beyond it everything counts as released at the newest batch.
 const RELEASED_MAX: usize = 10_000;
 
-/// The modes in which a row or an advisory lock can be held.
-const MODES: [LockMode; 6] = [
+/// The modes that have entries.
+const MODES: [LockMode; 10] = [
     LockMode::Row(LockStrength::KeyShare),
     LockMode::Row(LockStrength::Share),
     LockMode::Row(LockStrength::NoKeyUpdate),
     LockMode::Row(LockStrength::Update),
     LockMode::Shared,
     LockMode::Exclusive,
+    LockMode::Table(TableLockMode::Share),
+    LockMode::Table(TableLockMode::ShareRowExclusive),
+    LockMode::Table(TableLockMode::Exclusive),
+    LockMode::Table(TableLockMode::AccessExclusive),
 ];
 
 /// The locks of one volume that were released lately.
@@ -109,6 +114,15 @@ mod tests {
         assert_eq!(r.before(advisory(1), LockMode::Exclusive), 7);
         r.forget(7);
         assert_eq!(r.before(advisory(1), LockMode::Exclusive), 0);
+    }
+
+    #[test]
+    fn every_mode_of_a_table_that_excludes_changes_has_entries() {
+        use TableLockMode::*;
+        let of_changes = [AccessShare, RowShare, RowExclusive, ShareUpdateExclusive].map(LockMode::Table);
+        let others = [Share, ShareRowExclusive, Exclusive, AccessExclusive].map(LockMode::Table);
+        assert!(of_changes.iter().all(|mode| !mode.excludes_changes() && !MODES.contains(mode)));
+        assert!(others.iter().all(|mode| mode.excludes_changes() && MODES.contains(mode)));
     }
 
     #[test]

@@ -73,7 +73,9 @@ impl Versions {
         let known = match target {
             Target::Row { .. } => self.newer(&target, self.published.saturating_sub(1)).is_some(),
             Target::Advisory { .. } => false,
-            Target::Table(_) | Target::Database | Target::Schema => true,
+            // Every change takes the modes of changes: who locks the table after it waits for the writer's batch.
+            Target::Table(_) => !mode.excludes_changes(),
+            Target::Database | Target::Schema => true,
         };
         if !known {
             self.released.add(target, mode, self.published);

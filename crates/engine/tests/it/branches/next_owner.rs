@@ -7,17 +7,17 @@ use holdfast_engine::{LockStrength, LockWait, Report, RowLock};
 use holdfast_types::{ColumnDesc, StatementDesc, TableLockMode, Value};
 use std::sync::Arc;
 
-/// Transactions that take the lock, read a row, and write what they have read and one more: none is lost.
-fn each_sees_what_the_one_before_has_done(lock: impl Fn(&mut Txn) + Sync) {
-    const THREADS: i64 = 4;
+/// Transactions of several threads that take a lock, read a row, and write what they have read and one more: none is lost.
+fn none_is_lost(tables: &str, threads: i64, lock: impl Fn(i64, &mut Txn) + Sync) {
     const TIMES: i64 = 40;
-    let o = open(T);
-    std::thread::scope(|threads| {
-        for _ in 0..THREADS {
-            threads.spawn(|| {
+    let o = open(&format!("{T}; {tables}"));
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (o, lock) = (&o, &lock);
+            scope.spawn(move || {
                 for _ in 0..TIMES {
                     let mut txn = begin(&o.db, RC);
-                    lock(&mut txn);
+                    lock(thread, &mut txn);
                     let read = run(&mut txn, "select v from t where id = 1").unwrap();
                     let Value::Int(v) = read[0][0] else { panic!("{read:?}") };
                     run(&mut txn, &format!("update t set v = {} where id = 1", v + 1)).unwrap();
@@ -26,7 +26,11 @@ fn each_sees_what_the_one_before_has_done(lock: impl Fn(&mut Txn) + Sync) {
             });
         }
     });
-    assert_eq!(int(&o.db, "select v from t where id = 1"), 10 + THREADS * TIMES);
+    assert_eq!(int(&o.db, "select v from t where id = 1"), 10 + threads * TIMES);
+}
+
+fn each_sees_what_the_one_before_has_done(lock: impl Fn(&mut Txn) + Sync) {
+    none_is_lost("", 4, |_, txn| lock(txn));
 }
 
 #[test]
@@ -70,6 +74,27 @@ fn who_has_a_row_for_update_sees_what_was_done_before() {
             while lock(txn, strength, LockWait::NoWait).is_err() {
                 std::thread::yield_now();
             }
+        });
+    }
+}
+
+/// One locks a table, the other changes it, or a table that refers to it: neither reads what was there before the other.
+#[test]
+fn who_changes_a_table_sees_what_was_done_by_who_had_locked_it() {
+    let tables = "create table m(id integer primary key, n int); insert into m values(1, 1); \
+                  create table child(id integer primary key, m integer references m)";
+    for (mode, change) in [
+        (TableLockMode::ShareRowExclusive, "update m set n = n + 1"),
+        (TableLockMode::Share, "insert into m(n) values(1)"),
+        (
+            TableLockMode::AccessExclusive,
+            "delete from m where id = (select max(id) from m); insert into m(n) values(1)",
+        ),
+        (TableLockMode::Exclusive, "insert into child(m) values(1)"),
+    ] {
+        none_is_lost(tables, 2, |thread, txn| match thread {
+            0 => block_on(txn.lock_table("m", mode, false)).unwrap(),
+            _ => change.split(';').for_each(|sql| drop(run(txn, sql).unwrap())),
         });
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! What a request waits for cannot be ended: the thread that reads from a hanging file system stays until the kernel lets it go. So a
 //! request runs apart from its caller, which stops waiting, and at most [`UNANSWERED_MAX`] are under way: a store that hangs for days
-//! costs no more threads than that, and the requests after them wait for their turn as long as for an answer.
+//! costs at most that many threads, and the requests after them wait for their turn as long as for an answer.
 //!
 //! Failure: [`ArchiveError::NoAnswer`]; the caller may try again.
 

@@ -25,8 +25,8 @@ pub fn requested() -> bool {
     STOPPED.load(Ordering::Relaxed)
 }
 
-/// For waits that last until then.
-pub fn goes_on() -> anyhow::Result<()> {
+/// Fails when the study has been interrupted: for waits, which end by it.
+pub fn unless_interrupted() -> anyhow::Result<()> {
     Ok(check()?)
 }
 

@@ -39,7 +39,7 @@ pub fn start_logging(program: &Path, dir: &Path, settings: &str, log: &Path) -> 
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port));
     let command = Holdfast::command(program, &data, address);
     let mut process = server::process("holdfast serve", command, &log.join("holdfast.log"), Signal::TERM)?;
-    process.wait_while(START_MAX, interrupt::goes_on, || Client::connect(addr).map(|_| ()))?;
+    process.wait_while(START_MAX, interrupt::unless_interrupted, || Client::connect(addr).map(|_| ()))?;
     let settings = vec![
         Fact::new("Version", env!("CARGO_PKG_VERSION")),
         Fact::new("Settings", "defaults: every answer durable on this node"),

@@ -29,7 +29,7 @@ pub fn start_with(dir: &Path, settings_more: &[(&'static str, String)]) -> anyho
     let mut create = programs.command("createdb", dir);
     create.args(["-h", "127.0.0.1", "-p", &peer.addr.port().to_string(), "-U", USER, DATABASE]);
     run(create).context("cannot create the database")?;
-    let version = peer.process.wait_while(START_MAX, interrupt::goes_on, || version(peer.addr))?;
+    let version = peer.process.wait_while(START_MAX, interrupt::unless_interrupted, || version(peer.addr))?;
     peer.settings.insert(0, Fact::new("Version", version));
     Ok(peer)
 }
@@ -66,7 +66,7 @@ pub fn serve(dir: &Path, log: &Path, settings_more: &[(&'static str, String)]) -
     // SIGINT is PostgreSQL's fast shutdown.
     let mut process = server::process("PostgreSQL", command, &log.join("postgres.log"), Signal::INT)?;
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port));
-    process.wait_while(START_MAX, interrupt::goes_on, || ready(&programs, addr))?;
+    process.wait_while(START_MAX, interrupt::unless_interrupted, || ready(&programs, addr))?;
     let settings = settings.into_iter().map(|(name, value)| Fact::new(name, value)).collect();
     Ok(Peer { kind: Kind::Postgres, addr, settings, process })
 }

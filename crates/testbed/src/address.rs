@@ -14,7 +14,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// An address nobody listens on at the moment, and which no outgoing connection takes while its server is stopped.
+    /// An address that no server listens on at the moment, and which no outgoing connection takes while its server is stopped.
     pub fn free() -> Address {
         Address { port: holdfast_seams::testing::port() }
     }

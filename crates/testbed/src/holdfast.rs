@@ -28,7 +28,7 @@ impl Holdfast {
         Ok(server)
     }
 
-    /// Starts the process only. The log is appended to, beside the data directory.
+    /// Starts the process only. The log is appended to; it is next to the data directory.
     pub fn spawn(binary: &Path, data: &Path, address: Address) -> anyhow::Result<Holdfast> {
         Holdfast::spawn_with(binary, data, address, data.with_extension("log"), &[])
     }
@@ -58,7 +58,7 @@ impl Holdfast {
     pub fn wait_until_ready(&mut self) -> anyhow::Result<Duration> {
         let (began, port) = (Instant::now(), self.address.port);
         self.process.wait_until(READY_MAX, || {
-            ensure!(is_ready(port), "it lets nobody in");
+            ensure!(is_ready(port), "it takes no connections");
             Ok(())
         })?;
         Ok(began.elapsed())

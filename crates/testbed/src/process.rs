@@ -88,16 +88,16 @@ impl Process {
         self.wait_while(limit, || Ok(()), ready)
     }
 
-    /// As [`Process::wait_until`], and fails with the error of `goes_on` as soon as it has one.
+    /// As [`Process::wait_until`], and fails with the error of `unless` as soon as it has one.
     pub fn wait_while<T>(
         &mut self,
         limit: Duration,
-        mut goes_on: impl FnMut() -> anyhow::Result<()>,
+        mut unless: impl FnMut() -> anyhow::Result<()>,
         mut ready: impl FnMut() -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let began = Instant::now();
         loop {
-            goes_on()?;
+            unless()?;
             let error = match ready() {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
@@ -127,7 +127,7 @@ impl Process {
         }
     }
 
-    /// Lets a process go on that hangs.
+    /// Lets a process run again that hangs.
     pub fn resume(&self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)
     }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_is_told_with_its_log() {
+    fn a_server_that_ends_is_reported_with_its_log() {
         let dir = tempfile::tempdir().unwrap();
         let mut server = start(dir.path(), "echo the disk is on fire; exit 3");
         let never = || -> anyhow::Result<()> { bail!("not yet") };

@@ -41,7 +41,7 @@ impl Theirs {
         let settings = ["archive_mode=on".to_owned(), format!("archive_command={archive}")];
         let mut server = serve(&programs, &dir, &dir.join("data"), address, &settings)?;
         server.wait_until(READY_WAIT_MAX, || {
-            ensure!(is_ready(address.port), "it lets nobody in");
+            ensure!(is_ready(address.port), "it takes no connections");
             Ok(())
         })?;
         let theirs = Theirs { address, dir, programs, workers: of.workers.to_string(), _server: server };

@@ -14,7 +14,7 @@ pub fn build() -> anyhow::Result<PathBuf> {
     Ok(paths::target().join("release/holdfast"))
 }
 
-/// Builds the server that can be told to break its promises, in a target directory of its own, so that it is never
+/// Builds the server that breaks its promises on demand, in a target directory of its own, so that it is never
 /// taken for the real one.
 pub fn build_sabotaged() -> anyhow::Result<PathBuf> {
     println!("==== building the server with the feature `sabotage` (release)");

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 const SHORT: Duration = Duration::from_millis(50);
 
-/// Passes requests on while it is not told to hang; then they end when it no longer is.
+/// Passes requests on while it does not hang; those that come while it hangs end when it answers again.
 struct Hanging {
     store: Arc<dyn Store>,
     hangs: watch::Receiver<bool>,
@@ -53,7 +53,7 @@ impl Store for Hanging {
     }
 }
 
-/// A history behind a store that hangs when it is told to, with segments 1 to 3 in it; and where the second begins.
+/// A history behind a store that hangs while `hang` says so, with segments 1 to 3 in it; and where the second begins.
 async fn hanging(hang: &watch::Sender<bool>) -> (History, Arc<Hanging>, Lsn) {
     let disk = FaultDisk::new(1);
     let trail = trail_up_to(&disk, "/trail", 4);

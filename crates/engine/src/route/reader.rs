@@ -3,7 +3,6 @@
 use crate::state::database::DatabaseState;
 use crate::state::pin::{At, Pin};
 use crate::state::reader_connection::Connection;
-use crate::statement::cache::StatementCache;
 use crate::statement::describe::describe;
 use crate::statement::model::{Report, Statement, Step};
 use crate::statement::run::{Under, on_a_fresh_snapshot, run_step, to_sql};
@@ -76,12 +75,13 @@ impl Reader {
 
     /// Runs one reading statement, which may take its time.
     pub fn run(&mut self, context: &SessionContext, number: usize, step: &Step, sink: &mut dyn Sink) -> SqlResult<()> {
+        refuse_to_write(step)?;
         let database = self.database.clone();
         let schema = database.readable.get();
         let under = Under { schema: &schema, context };
         let Connection { conn, cache, .. } = self.connection();
         let wide = &database.engine.wide_caches;
-        wide.run(conn, READER_CACHE_KIB, |conn| run_reading(conn, cache, under, number, step, sink))
+        wide.run(conn, READER_CACHE_KIB, |conn| run_step(conn, cache, under, number, step, sink))
     }
 
     /// Runs one reading statement on a network thread. What is too large for that fails with 54000, and can run elsewhere.
@@ -92,11 +92,12 @@ impl Reader {
         step: &Step,
         sink: &mut dyn Sink,
     ) -> SqlResult<()> {
+        refuse_to_write(step)?;
         let schema = self.database.readable.get();
         let under = Under { schema: &schema, context };
         let Connection { conn, cache, .. } = self.connection();
         conn.set_bounds(Some(step.bounds_on_a_network_thread()));
-        let ran = run_reading(conn, cache, under, number, step, sink);
+        let ran = run_step(conn, cache, under, number, step, sink);
         conn.set_bounds(None);
         ran
     }
@@ -134,18 +135,11 @@ impl Reader {
     }
 }
 
-fn run_reading(
-    conn: &mut Conn,
-    cache: &mut StatementCache,
-    under: Under<'_>,
-    number: usize,
-    step: &Step,
-    sink: &mut dyn Sink,
-) -> SqlResult<()> {
-    if !step.stmt.class.is_read() {
-        return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write on a reading connection"));
+fn refuse_to_write(step: &Step) -> SqlResult<()> {
+    match step.stmt.class.is_read() {
+        true => Ok(()),
+        false => Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write on a reading connection")),
     }
-    run_step(conn, cache, under, number, step, sink)
 }
 
 impl Drop for Reader {

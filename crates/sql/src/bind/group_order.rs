@@ -53,6 +53,7 @@ impl Binder<'_> {
         if self.stored || select.selection.is_some() || is_sorted_by_one_of(groups, order, select) {
             return false;
         }
+        // The walks never break off.
         let mut keys = Names::default();
         for group in groups {
             let _ = group.visit(&mut keys);

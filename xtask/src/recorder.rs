@@ -303,7 +303,7 @@ pub fn note(id: i64) -> String {
 }
 
 /// The error with what the server said.
-pub fn told(error: &tokio_postgres::Error) -> String {
+pub fn error_text(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |said| format!("{} {}", said.code().code(), said.message()))
 }
 

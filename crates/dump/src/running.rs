@@ -80,7 +80,10 @@ pub fn begin_create(repository: &Repository) -> Result<Running<'_>, DumpError> {
     let began = std::time::Instant::now();
     while let Some((name, mark)) = others(repository, Work::Forget)?.pop() {
         if began.elapsed() > WAIT_MAX {
-            return Err(DumpError::Running(format!("chunks are being removed: {}", told(repository, &name, &mark))));
+            return Err(DumpError::Running(format!(
+                "chunks are being removed: {}",
+                described(repository, &name, &mark)
+            )));
         }
         std::thread::sleep(LOOK_EVERY);
     }
@@ -91,12 +94,12 @@ pub fn begin_create(repository: &Repository) -> Result<Running<'_>, DumpError> {
 pub fn begin_forget(repository: &Repository) -> Result<Result<Running<'_>, String>, DumpError> {
     let running = put(repository, Work::Forget)?;
     Ok(match others(repository, Work::Create)?.pop() {
-        Some((name, mark)) => Err(format!("a dump is being made: {}", told(repository, &name, &mark))),
+        Some((name, mark)) => Err(format!("a dump is being made: {}", described(repository, &name, &mark))),
         None => Ok(running),
     })
 }
 
-fn told(repository: &Repository, name: &str, mark: &Mark) -> String {
+fn described(repository: &Repository, name: &str, mark: &Mark) -> String {
     format!(
         "by process {} on {} since {}. If that process has ended, run the command there again, or remove {name} from {}",
         mark.pid,

@@ -38,7 +38,7 @@ use holdfast_control::{Basis, ControlError, Position};
 use holdfast_engine::{Engine, RESTORING};
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
-use holdfast_standby::{Archived, Identity, Master, Mastership, Peer, Reached, Reason, Refusal};
+use holdfast_standby::{Archived, Identity, LinkServer, Mastership, Peer, Reached, Reason, Refusal};
 use holdfast_trail::Trail;
 use holdfast_types::{Epoch, Level, Lsn};
 use std::io::ErrorKind;
@@ -92,7 +92,7 @@ impl NodeService {
     }
 }
 
-impl Master for NodeService {
+impl LinkServer for NodeService {
     fn name(&self) -> &str {
         &self.name
     }

@@ -15,7 +15,7 @@ pub enum RoleEvent {
     /// What the master never made durable is cut off this standby's trail.
     CutBack(Tip),
     /// This master was deposed in order, and still holds its lease: the sessions end, each after the answer to what it is doing.
-    /// The channel is told when all have ended. The links stay.
+    /// The channel receives a message when all have ended. The links stay.
     EndSessions(oneshot::Sender<()>),
     /// This deposed master's supervisor lets it return by itself: another node serves.
     Return,

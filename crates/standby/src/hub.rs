@@ -35,7 +35,7 @@ use crate::governor::{self, Governor};
 use crate::identity::{Identity, Tip};
 use crate::limits::LinkOptions;
 use crate::link::{Link, Stream, check_name};
-use crate::master::{Master, Peer};
+use crate::link_server::{LinkServer, Peer};
 use crate::message::{Answer, Hello, Message, Wants, Welcome};
 use crate::pairing;
 use crate::refusal::{Reason, Refusal};
@@ -47,7 +47,7 @@ use orders::Orders;
 use state::{Connected, News, State, remember};
 
 pub struct Hub {
-    pub(crate) master: Arc<dyn Master>,
+    pub(crate) master: Arc<dyn LinkServer>,
     pub(crate) options: LinkOptions,
     governor: Governor,
     /// Changes whenever the trail has news for the links.
@@ -56,10 +56,10 @@ pub struct Hub {
 }
 
 impl Hub {
-    pub fn new(master: Arc<dyn Master>, options: LinkOptions, sync_set: SyncSet, governor: Governor) -> Arc<Hub> {
+    pub fn new(master: Arc<dyn LinkServer>, options: LinkOptions, sync_set: SyncSet, governor: Governor) -> Arc<Hub> {
         let (progress, _) = watch::channel(0u64);
-        let told = progress.clone();
-        master.trail().on_progress(Arc::new(move || told.send_modify(|count| *count = count.wrapping_add(1))));
+        let sender = progress.clone();
+        master.trail().on_progress(Arc::new(move || sender.send_modify(|count| *count = count.wrapping_add(1))));
         let state = State::new(sync_set);
         Arc::new(Hub { master, options, governor, progress, state: Mutex::new(state) })
     }
@@ -266,7 +266,7 @@ impl Hub {
         self.governor.charge(self.master.trail().durable(), bytes)
     }
 
-    /// Wakes every link: for changes of [`Master::durable`] that the trail itself does not report.
+    /// Wakes every link: for changes of [`LinkServer::durable`] that the trail itself does not report.
     pub fn look(&self) {
         self.progress.send_modify(|count| *count = count.wrapping_add(1));
     }

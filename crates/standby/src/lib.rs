@@ -6,7 +6,7 @@
 //! level, and the [`governor`] how much the master has to slow down. A new standby begins with a [`base_copy`].
 //!
 //! A link runs over any stream: TCP, TLS ([`tls`]; [`cert`] creates the certificates), a simulated network. [`frame`]
-//! has its format. This crate does not see databases: the traits [`Master`] and [`Standby`] hide what a node does.
+//! has its format. This crate does not see databases: the traits [`LinkServer`] and [`Standby`] hide what a node does.
 //!
 //! How it fails: each side on its own ends a link that breaks or on which nothing arrives; the standby reconnects and
 //! continues where its trail ends. What a peer sends is checked before it is used. A refusal names its cause and what
@@ -26,7 +26,7 @@ pub mod identity;
 pub mod kind;
 pub mod limits;
 pub mod link;
-pub mod master;
+pub mod link_server;
 pub mod mastership;
 pub mod message;
 pub mod packing;
@@ -48,7 +48,7 @@ pub use hub::Hub;
 pub use identity::{Ack, Identity, Tip};
 pub use limits::LinkOptions;
 pub use link::refuse;
-pub use master::{Archived, Boxcars, Holder, Later, Master, Peer};
+pub use link_server::{Archived, Boxcars, Holder, Later, LinkServer, Peer};
 pub use mastership::{Lineage, Mastership};
 pub use receive::{Blocking, Connect, Ended, Follower, draw_instance, follow};
 pub use refusal::{Reason, Refusal};

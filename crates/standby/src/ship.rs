@@ -14,7 +14,7 @@
 //! | Stop | the link ends in order |
 //! | anything else | the link ends |
 //!
-//! A master ships only under its lease ([`Master::may_ship`]): one that was stopped and continues after its successor was
+//! A master ships only under its lease ([`LinkServer::may_ship`]): one that was stopped and continues after its successor was
 //! promoted sends nothing of what it still writes.
 //!
 //! Failure: whatever ends the link ends shipping; what the standby has acknowledged until then counts. It reconnects.
@@ -35,7 +35,7 @@ use crate::hub::{Order, Registered};
 use crate::identity::{Ack, Tip};
 use crate::link::{Link, Stream};
 #[cfg(doc)]
-use crate::master::Master;
+use crate::link_server::LinkServer;
 use crate::message::{Message, Position, Stop};
 use crate::packing::{Packer, Packing, pack};
 use crate::refusal::{Reason, Refusal};
@@ -95,7 +95,7 @@ async fn send<W: AsyncWrite + Unpin>(
     let heartbeat = registered.hub.options.heartbeat;
     let mut progress = registered.progress();
     let mut stall = Stall { max: registered.hub.options.silence_max * 2, since: None };
-    let (mut told, mut pings, mut last) = (Lsn(0), 0, Instant::now());
+    let (mut known, mut pings, mut last) = (Lsn(0), 0, Instant::now());
     loop {
         progress.borrow_and_update();
         let stopping = match registered.orders.get() {
@@ -113,7 +113,7 @@ async fn send<W: AsyncWrite + Unpin>(
                 }
             }
         }
-        gather(registered, shared, writer, &mut source, &mut told, packer.packs())?;
+        gather(registered, shared, writer, &mut source, &mut known, packer.packs())?;
         if let Some(number) = shared.pong.lock().take() {
             writer.put(&Message::Pong(number))?;
         }
@@ -177,13 +177,13 @@ impl Stall {
 }
 
 /// Buffers what the trail has and the standby does not, up to a full buffer; then the durable position of this node.
-/// Nothing without the right to ship ([`Master::may_ship`]).
+/// Nothing without the right to ship ([`LinkServer::may_ship`]).
 fn gather<W: AsyncWrite + Unpin>(
     registered: &Registered,
     shared: &Shared,
     writer: &mut FrameWriter<W>,
     source: &mut Source,
-    told: &mut Lsn,
+    known: &mut Lsn,
     packs: bool,
 ) -> Result<(), LinkError> {
     if !registered.hub.master.may_ship() {
@@ -203,8 +203,8 @@ fn gather<W: AsyncWrite + Unpin>(
         registered.sent(position);
     }
     let durable = registered.hub.master.durable().min(position);
-    if durable > *told {
-        *told = durable;
+    if durable > *known {
+        *known = durable;
         writer.put(&Message::Durable(Position { lsn: durable }))?;
     }
     Ok(())

@@ -16,13 +16,13 @@ use holdfast_types::Lsn;
 
 use crate::error::LinkError;
 use crate::identity::Tip;
-use crate::master::{Boxcars, Master};
+use crate::link_server::{Boxcars, LinkServer};
 use crate::message::Answer;
 use crate::pairing;
 use crate::refusal::{Reason, Refusal};
 
 /// Whether the master's trail, or its archive, has a boxcar with that checksum ending there.
-pub(crate) async fn answer(master: &dyn Master, tip: Tip) -> Result<Answer, LinkError> {
+pub(crate) async fn answer(master: &dyn LinkServer, tip: Tip) -> Result<Answer, LinkError> {
     let mut found = master.trail().ends_with(tip.lsn, tip.checksum)?;
     if let (Match::Gone, Some(archived)) = (found, master.archived()) {
         found = archived.ends_with(tip.lsn, tip.checksum).await?;
@@ -36,7 +36,7 @@ pub(crate) async fn answer(master: &dyn Master, tip: Tip) -> Result<Answer, Link
 
 /// The source of the boxcars for one standby: see the module.
 pub(crate) struct Source {
-    master: Arc<dyn Master>,
+    master: Arc<dyn LinkServer>,
     from: From,
     /// The end of the last boxcar that it returned; the checksum is 0 for a standby that has none yet.
     tip: Tip,
@@ -52,7 +52,7 @@ enum From {
 impl Source {
     /// Begins where the standby's trail ends. That position is checked again here: what the standby reports is not
     /// trusted.
-    pub(crate) async fn begin(master: Arc<dyn Master>, start: Tip) -> Result<Source, LinkError> {
+    pub(crate) async fn begin(master: Arc<dyn LinkServer>, start: Tip) -> Result<Source, LinkError> {
         match answer(&*master, start).await? {
             Answer::Yes => {}
             Answer::Gone => return Err(pairing::gone(start.lsn).into()),

@@ -3,7 +3,7 @@
 //! A certificate without that authority's signature is refused in the handshake, before the link protocol begins. The
 //! name of a node's certificate is checked by the side that connects, against the host it connects to.
 //!
-//! The name and role in the other side's certificate ([`holder`]) decide what it may do: see [`crate::master::Peer`].
+//! The name and role in the other side's certificate ([`holder`]) decide what it may do: see [`crate::link_server::Peer`].
 //!
 //! How it fails: the error names a file that is missing, empty or not PEM, and what it must contain.
 
@@ -18,7 +18,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use x509_certificate::X509Certificate;
 
 use crate::cert::CertificateRole;
-use crate::master::Holder;
+use crate::link_server::Holder;
 
 /// The files that a node needs, all in PEM.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use holdfast_standby::link::take_preamble;
 use holdfast_standby::message::Wants;
 use holdfast_standby::tls::{NodeFiles, client_config, server_config, server_name};
 use holdfast_standby::{
-    Blocking, Connect, Ended, Follower, Governor, Hub, Identity, LinkOptions, Master, Peer, Phase, Reached, Reason,
+    Blocking, Connect, Ended, Follower, Governor, Hub, Identity, LinkOptions, LinkServer, Peer, Phase, Reached, Reason,
     Refusal, Standby, SyncSet, Tip, draw_instance, follow,
 };
 use holdfast_trail::{FollowFrom, Trail, TrailOptions};
@@ -47,7 +47,7 @@ struct MasterNode {
     reached: watch::Sender<Reached>,
 }
 
-impl Master for MasterNode {
+impl LinkServer for MasterNode {
     fn rolled_back(&self, _: &str, _: &Refusal) {}
 
     fn name(&self) -> &str {

@@ -1,6 +1,6 @@
 //! How many bytes can be appended without allocating more on the disk.
 //!
-//! MAIN reserves before it executes, because a full disk must be detected before a change is published, never after.
+//! The writer reserves before it executes, because a full disk must be detected before a change is published, never after.
 //! Only prepared space counts as room: written once, synced, renamed to its final name. A reservation is charged its
 //! worst case: a boxcar of its own, followed by a proof. Sharing a boxcar costs less, and the difference is credited
 //! when the boxcar is written. In every segment, the length of one largest boxcar does not count, because that much may

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        for (text, told) in [
+        for (text, expected) in [
             ("explode", "no command explode"),
             ("fail", "of what"),
             ("fail flush", "no operation flush"),
@@ -206,7 +206,7 @@ mod tests {
             ("", "empty"),
         ] {
             let error = text.parse::<Command>().unwrap_err().to_string();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

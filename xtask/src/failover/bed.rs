@@ -12,7 +12,7 @@ use crate::failover::group::{Group, Rejoined, Settled};
 use crate::failover::rounds::Found;
 use crate::failover::{Plan, arrival};
 use crate::kill_test::{ACKNOWLEDGED_MIN, LOAD_WAIT_MAX, MOMENT_MS_MAX, Random};
-use crate::recorder::{Load, Recorder, told};
+use crate::recorder::{Load, Recorder, error_text};
 
 /// How long a standby is away, or the master continues without it, at most.
 const AWAY_MS_MAX: u64 = 600;
@@ -26,7 +26,7 @@ const BY_ITSELF: Duration = Duration::from_secs(3);
 /// How long a standby that was pointed at the new master has to follow it. One that has diverged never does.
 const FOLLOWS_MAX: Duration = Duration::from_secs(30);
 
-/// The servers, and what their clients were told.
+/// The servers, and the answers that their clients got.
 pub struct Bed {
     pub group: Group,
     pub recorder: Recorder,
@@ -190,7 +190,7 @@ pub fn ended(running: &mut Running, runtime: &Runtime) -> anyhow::Result<()> {
 fn still_running(running: &mut Running, runtime: &Runtime) -> anyhow::Result<()> {
     match runtime.block_on(async { running.try_join_next() }) {
         None => Ok(()),
-        Some(Ok(error)) => bail!("a client's transaction failed before the fault: {}", told(&error)),
+        Some(Ok(error)) => bail!("a client's transaction failed before the fault: {}", error_text(&error)),
         Some(Err(error)) => Err(error.into()),
     }
 }

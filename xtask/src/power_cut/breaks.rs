@@ -1,4 +1,4 @@
-//! The ways in which a server built with the feature `sabotage` can be told to break its promise.
+//! The ways in which a server built with the feature `sabotage` can be made to break its promise.
 
 use std::fmt;
 

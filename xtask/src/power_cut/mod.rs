@@ -3,7 +3,7 @@
 //! The database has its files on an unsafe disk (crate `unsafe-disk`, mounted by this process); its clients keep their
 //! acknowledgements in this process's memory, where no power cut reaches. One cut:
 //!
-//! 1. Often the disk is told beforehand at which operation its power will fail, so that starts and recoveries are cut,
+//! 1. Often it is set beforehand at which operation the power of the disk will fail, so that starts and recoveries are cut,
 //!    too; else it fails at a random moment of the load. Sometimes syncs of some files are slow, so that files overtake
 //!    each other.
 //! 2. The server starts; what the last cut left is compared with what was acknowledged.

@@ -12,7 +12,7 @@ use super::peer::{Peer, Start};
 use super::table::{Totals, shown};
 use crate::recorder::Verdict;
 
-/// Even a disk told to fail at an operation that never comes fails after so long.
+/// Even a disk that is set to fail at an operation that never comes fails after so long.
 const LOAD_MAX: Duration = Duration::from_secs(5);
 /// The power fails at random moments up to this after the load is up.
 const MOMENT_MS_MAX: u64 = 400;

@@ -51,7 +51,7 @@ impl Clients {
     pub fn ended(&mut self) -> Option<String> {
         let running = &mut self.running;
         let ended = self.runtime.block_on(async { running.try_join_next() })?;
-        Some(ended.map_or_else(|error| error.to_string(), |error| crate::recorder::told(&error)))
+        Some(ended.map_or_else(|error| error.to_string(), |error| crate::recorder::error_text(&error)))
     }
 
     /// Waits until all have noticed that the server is gone.

@@ -245,8 +245,8 @@ async fn what_is_no_regular_file_is_told_and_not_opened() {
         drop(std::fs::OpenOptions::new().write(true).open(&pipe));
         panic!("it waits for a pipe");
     };
-    let told: Vec<&str> = report.problems.iter().map(|problem| problem.object.as_str()).collect();
-    assert_eq!(told, [&names[0], &names[1]], "{report:?}");
+    let reported: Vec<&str> = report.problems.iter().map(|problem| problem.object.as_str()).collect();
+    assert_eq!(reported, [&names[0], &names[1]], "{report:?}");
     assert!(report.problems.iter().all(|problem| problem.what.contains("not a regular file")), "{report:?}");
     for error in [head.unwrap_err(), again.unwrap_err()] {
         assert!(error.needs_operator() && error.to_string().contains(&names[0]), "{error}");

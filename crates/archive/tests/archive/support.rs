@@ -35,10 +35,10 @@ pub fn open(disk: &FaultDisk, options: TrailOptions) -> Result<Trail, TrailError
 /// Appends a record of so many bytes of `fill`; false when the disk has failed.
 pub fn append(trail: &Trail, bytes: usize, fill: u8) -> bool {
     let durable = Arc::new(Mutex::new(false));
-    let told = durable.clone();
+    let set = durable.clone();
     let Ok(reservation) = trail.reserve(bytes as u64) else { return false };
-    let told = Box::new(move |_| *told.lock() = true);
-    if trail.append_now(reservation, vec![fill; bytes], told).is_err() {
+    let on_durable = Box::new(move |_| *set.lock() = true);
+    if trail.append_now(reservation, vec![fill; bytes], on_durable).is_err() {
         return false;
     }
     // Whoever is writing otherwise is the trail's own thread; a trail that has failed reserves nothing more.

@@ -95,14 +95,14 @@ fn judge(case: &Case, disk: &Device, writing: &Writing, times: &Times) -> (Verdi
     }
     let free = writing.direct.as_ref().is_some_and(|direct| times.p50_us < direct.p50_us * FLUSH_RATIO_MIN);
     if free && disk.write_cache == Some(Cache::WriteBack) {
-        let told = format!(
+        let text = format!(
             "{} has a volatile write cache, and flushing it costs nothing: without the sync a write takes {}.",
             disk.name,
             writing.direct.as_ref().map_or(String::new(), |direct| shown(direct.p50_us))
         );
         return match least {
-            Some((_, "a rotating disk")) => (Bad, told),
-            _ => (CannotKnow, format!("{told} Its memory is protected against power cuts, or it lies.")),
+            Some((_, "a rotating disk")) => (Bad, text),
+            _ => (CannotKnow, format!("{text} Its memory is protected against power cuts, or it lies.")),
         };
     }
     match least {

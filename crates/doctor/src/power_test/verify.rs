@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn what_was_acknowledged_must_be_there() {
         assert_eq!(lost(3, &blocks(3)), (0, None));
-        assert_eq!(lost(3, &blocks(4)), (0, None), "written, not told");
+        assert_eq!(lost(3, &blocks(4)), (0, None), "written, not reported");
         assert_eq!(lost(3, &blocks(2)), (1, Some(3)));
         assert_eq!(lost(11, &blocks(11)), (0, None));
         assert_eq!(lost(11, &blocks(9)), (2, Some(10)));

@@ -13,7 +13,7 @@ use holdfast_standby::identity::Tip;
 use holdfast_standby::link::take_preamble;
 use holdfast_standby::message::Wants;
 use holdfast_standby::receive::Connect;
-use holdfast_standby::{Hub, Identity, Master, Peer, Phase as LinkPhase, Reached, Reason, Refusal, Standby};
+use holdfast_standby::{Hub, Identity, LinkServer, Peer, Phase as LinkPhase, Reached, Reason, Refusal, Standby};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
@@ -75,7 +75,7 @@ pub struct LoopbackMaster {
     pub end: Mutex<Arc<EndSignal>>,
 }
 
-impl Master for LoopbackMaster {
+impl LinkServer for LoopbackMaster {
     fn name(&self) -> &str {
         &self.name
     }

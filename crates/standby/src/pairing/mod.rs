@@ -34,7 +34,7 @@
 //!
 //! What is in a standby's databases was durable at the master that wrote it. So a master that wrote it and lacks it has
 //! lost what it had: its directory was put back from an older copy, or its disk lied. The standby has the
-//! acknowledged commits; it reports that to the master, which acknowledges nothing any more ([`crate::Master::rolled_back`]).
+//! acknowledged commits; it reports that to the master, which acknowledges nothing any more ([`crate::LinkServer::rolled_back`]).
 
 mod bisection;
 #[cfg(test)]

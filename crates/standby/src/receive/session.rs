@@ -207,12 +207,12 @@ async fn ack<W: AsyncWrite + Unpin>(
     mut applied: watch::Receiver<Lsn>,
     options: &LinkOptions,
 ) -> Result<(), LinkError> {
-    let (mut told, mut pings, mut last) = (None, 0, Instant::now());
+    let (mut reported, mut pings, mut last) = (None, 0, Instant::now());
     let mut applies = true;
     loop {
         let now = progress.ack(*applied.borrow_and_update());
-        if told != Some(now) {
-            told = Some(now);
+        if reported != Some(now) {
+            reported = Some(now);
             writer.put(&Message::Ack(now))?;
         }
         if let Some(number) = progress.pong.lock().take() {

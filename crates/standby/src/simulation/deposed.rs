@@ -9,7 +9,7 @@ use holdfast_types::Lsn;
 use super::net::Net;
 use super::nodes::{MasterNode, StandbyNode, identity};
 use super::refusals::{master, standby_of};
-use crate::master::Master;
+use crate::link_server::LinkServer;
 use crate::standby::{Phase, Standby};
 
 /// Waits, in virtual time, until the standby has everything up to `lsn`.

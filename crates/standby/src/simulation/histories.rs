@@ -8,7 +8,7 @@ use holdfast_types::Lsn;
 
 use super::net::{Direction, Net};
 use super::nodes::{MasterNode, StandbyNode, link_options, shipped};
-use crate::master::Master;
+use crate::link_server::LinkServer;
 use crate::receive::Ended;
 use crate::standby::Standby;
 use crate::sync_set::Reached;
@@ -263,7 +263,11 @@ fn a_held_link_is_given_up_and_made_again() {
         assert_eq!(hub.reached(), reached, "commits wait");
         history.settle().await;
         assert!(hub.is_in_sync() && hub.reached().commit > reached.commit);
-        assert_eq!(history.master.in_sync.lock()[..].last_chunk(), Some(&[true, false, true]), "the master was told");
+        assert_eq!(
+            history.master.in_sync.lock()[..].last_chunk(),
+            Some(&[true, false, true]),
+            "it was reported to the master"
+        );
         serving.abort();
     });
 }

@@ -11,7 +11,7 @@ use super::nodes::{MasterNode, identity, link_options};
 use crate::hub::Hub;
 use crate::identity::{Ack, Tip};
 use crate::link::{Link, greet};
-use crate::master::Master;
+use crate::link_server::LinkServer;
 use crate::message::{Message, Wants};
 use crate::receive::Connect;
 use crate::sync_set::{Reached, SyncSet};
@@ -58,7 +58,7 @@ async fn what_was_reached_stays_reached_whoever_leaves_and_whatever_is_set() {
     drop(slow);
     tokio::time::sleep(link_options().silence_max * 2).await;
     assert!(!hub.is_in_sync() && hub.reached() == all(end));
-    assert_eq!(*master.reached.lock(), all(end), "the master was told all of it");
+    assert_eq!(*master.reached.lock(), all(end), "the master has all of it");
 }
 
 /// A standby that is still catching up delays no commit that another standby can confirm, and does not count as

@@ -19,7 +19,7 @@ use crate::hub::Hub;
 use crate::identity::{Identity, Tip};
 use crate::limits::LinkOptions;
 use crate::link::take_preamble;
-use crate::master::{Master, Peer};
+use crate::link_server::{LinkServer, Peer};
 use crate::message::Wants;
 use crate::packing::Packing;
 use crate::receive::{Blocking, Ended, Follower, follow};
@@ -102,16 +102,16 @@ impl MasterNode {
 
     /// Appends a record of `bytes` bytes, and returns its position once it is durable. `None` if the disk has failed.
     pub fn append(&self, bytes: usize) -> Option<Span> {
-        let told = Arc::new(Mutex::new(None));
-        let place = told.clone();
+        let result = Arc::new(Mutex::new(None));
+        let place = result.clone();
         let reservation = self.trail.reserve(bytes as u64).ok()?;
         let body = (0..bytes).map(|i| i as u8).collect();
         self.trail.append_now(reservation, body, Box::new(move |span| *place.lock() = Some(span))).ok()?;
         // Otherwise the trail's own thread is writing; it drops what it cannot write.
-        while told.lock().is_none() && Arc::strong_count(&told) > 1 {
+        while result.lock().is_none() && Arc::strong_count(&result) > 1 {
             std::thread::sleep(Duration::from_micros(100));
         }
-        told.lock().take()
+        result.lock().take()
     }
 
     /// Serves every connection, until the task is aborted.
@@ -136,7 +136,7 @@ impl MasterNode {
     }
 }
 
-impl Master for MasterNode {
+impl LinkServer for MasterNode {
     fn name(&self) -> &str {
         "master"
     }

@@ -14,7 +14,7 @@ use crate::error::LinkError;
 use crate::frame::PREAMBLE;
 use crate::identity::{Ack, Identity, Tip};
 use crate::link::{Link, greet, take_preamble};
-use crate::master::{Master, Peer};
+use crate::link_server::{LinkServer, Peer};
 use crate::message::{Answer, Hello, Message, Position, Wants, Welcome};
 use crate::pairing::Decision;
 use crate::receive::{Connect, Ended};
@@ -73,7 +73,7 @@ async fn greetings_that_are_refused() {
     let ours = identity(master.trail());
     let newer = Identity { epoch: Epoch(ours.epoch.0 + 1), ..ours };
     assert_eq!(reason(follow_as(&net, newer, "b", 1).await), Reason::Deposed);
-    assert_eq!(*master.deposed_by.lock(), Some(newer.epoch), "the master is told");
+    assert_eq!(*master.deposed_by.lock(), Some(newer.epoch), "it is reported to the master");
     assert_eq!(reason(follow_as(&net, ours, "stranger", 1).await), Reason::NotAdmitted);
     assert_eq!(reason(follow_as(&net, ours, "no name", 1).await), Reason::Protocol);
     let older = Identity { format: 0, ..ours };

@@ -87,9 +87,9 @@ impl Bench {
     /// Queues record `number` with a total of `bytes` bytes, without a reservation.
     pub fn queue(&self, number: u64, bytes: usize) {
         let acknowledged = self.acknowledged.clone();
-        let told = Box::new(move |span| acknowledged.lock().push((number, span)));
+        let on_durable = Box::new(move |span| acknowledged.lock().push((number, span)));
         // A failed trail refuses; its records are not acknowledged.
-        let _ = self.trail.append_kept(record(number, bytes), told);
+        let _ = self.trail.append_kept(record(number, bytes), on_durable);
     }
 
     /// Lets the preparer work until it has nothing to do. Returns false when it failed.

@@ -159,8 +159,8 @@ fn a_full_disk_is_met_by_reserve_and_leaves_everything_intact() {
         match bench.trail.reserve(3000) {
             Ok(reservation) => {
                 let acknowledged = bench.acknowledged.clone();
-                let told = Box::new(move |span| acknowledged.lock().push((number, span)));
-                bench.trail.append(reservation, record(number, 3000), told).unwrap();
+                let on_durable = Box::new(move |span| acknowledged.lock().push((number, span)));
+                bench.trail.append(reservation, record(number, 3000), on_durable).unwrap();
                 let prepared = bench.writer.room_bytes() >= disk_bytes(3000) || !bench.trail.state().ready.is_empty();
                 assert!(prepared, "reserved room is missing");
                 assert!(bench.write(false));

@@ -138,8 +138,8 @@ fn closing_writes_what_is_queued() {
     let (done, durable) = mpsc::channel();
     for number in 0..500_u32 {
         let done = done.clone();
-        let told = Box::new(move |_| done.send(number).unwrap());
-        trail.append_kept(number.to_le_bytes().repeat(1000), told).unwrap();
+        let on_durable = Box::new(move |_| done.send(number).unwrap());
+        trail.append_kept(number.to_le_bytes().repeat(1000), on_durable).unwrap();
     }
     trail.close().unwrap();
     drop(done);

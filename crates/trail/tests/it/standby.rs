@@ -27,7 +27,7 @@ fn everything(trail: &Trail) -> Vec<Shipped> {
     std::iter::from_fn(|| tap.next().unwrap()).collect()
 }
 
-/// Ships whatever there is, many boxcars at a time, each time there is more, until it is told that there is no more.
+/// Ships whatever there is, many boxcars at a time, each time there is more, until it learns that there is nothing left.
 fn ship(mut tap: Tap, follower: &Trail, more: &mpsc::Receiver<bool>) {
     loop {
         let group: Vec<Shipped> = std::iter::from_fn(|| tap.next().unwrap()).take(50).collect();
@@ -54,7 +54,7 @@ fn a_follower_has_what_the_master_wrote_and_can_be_promoted() {
         let following = TrailOptions { sync_method: method, ..options(&of_follower) };
         let follower = open(TrailOptions { follow: true, ..following.clone() });
         let (progress, more) = mpsc::sync_channel(1);
-        // Who is told already need not be told again.
+        // A caller that knows it already need not learn it again.
         let hooked = progress.clone();
         master.on_progress(Arc::new(move || {
             let _ = hooked.try_send(true);

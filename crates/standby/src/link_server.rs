@@ -79,7 +79,7 @@ pub trait Boxcars: Send {
 
 /// The serving side of a link. The runtime that ships calls the methods: those that read the disk delay only other
 /// links.
-pub trait Master: Send + Sync + 'static {
+pub trait LinkServer: Send + Sync + 'static {
     /// This node's name.
     fn name(&self) -> &str;
 

@@ -42,11 +42,11 @@ fn cut_short(cut: u64) -> Option<Files> {
     let [path, wal] = paths();
     volume::create(&disk, &path, VolumeId(1), |c| c.exec("create table t(id integer primary key, x)")).ok()?;
     let volume = open(&disk)?;
-    let mut main = volume.open_main().ok()?;
+    let mut main = volume.open_writer().ok()?;
     for row in 0..40 {
         main.exec(&format!("insert into t values({row}, '{}')", "x".repeat(700))).ok()?;
     }
-    volume.store().set_durable(volume.store().newest());
+    volume.store().set_visible(volume.store().newest());
     disk.cut_power_after(cut);
     let finished = checkpoint::run(&disk, volume.store(), |_| ()).is_ok();
     drop(main);

@@ -1,9 +1,9 @@
-//! The authorization transaction in process, by many writers: how fast MAIN and the trail go without a network.
+//! The authorization transaction in process, by many writers: how fast the writer and the trail go without a network.
 //!
 //! `cargo run --release --example authorization -p holdfast-engine -- [WRITERS] [SECONDS] [DIR]`
 //!
 //! Prints transactions per second, transactions per boxcar, and CPU time by thread, first with the trail on disk as
-//! served, then with syncs left out (method `fdatasync` on a disk whose sync does nothing): the second is what MAIN
+//! served, then with syncs left out (method `fdatasync` on a disk whose sync does nothing): the second is what the writer
 //! alone can do, and the ratio of the two is what durability costs.
 
 use holdfast_engine::{Collect, Database, Engine, Options, Report, Statement, Step, Submission};
@@ -129,7 +129,7 @@ fn measure(name: &str, dir: &Path, options: Options, writers: usize, seconds: u6
     println!(
         "{name}: {per_second:.0} tx/s, {:.0} boxcars/s, {:.1} tx/boxcar, {} checkpoints, {:.0} checkpoint pages/s",
         delta("boxcars") / elapsed,
-        n as f64 / delta("volume_boxcars").max(1.0),
+        n as f64 / delta("batches").max(1.0),
         delta("checkpoints"),
         delta("checkpoint_pages") / elapsed
     );

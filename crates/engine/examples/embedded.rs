@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let add = "update account set balance = balance + ? where id = ?";
     write(&db, &[(add, vec![Value::Int(-30), Value::Int(1)]), (add, vec![Value::Int(30), Value::Int(2)])])?;
 
-    // Readers see durable snapshots and wait for no one.
+    // Readers see visible snapshots and wait for no one.
     let rows = Collect::new();
     let step = Step { stmt: db.prepare("select id, balance from account", Report::default())?, params: Vec::new() };
     db.reader()?.run(&SessionContext::NONE, 0, &step, &mut rows.clone())?;

@@ -38,7 +38,7 @@ pub use holdfast_types::{LockStrength, LockWait, OnCommit, ParameterChange, RowL
 pub use route::multi_database_commit::{commit_with_roles, multi_database_commit};
 pub use route::reader::Reader;
 pub use route::transaction::{WholeTransaction, WriteIsolation, WriteOptions, WriteTxn};
-pub use state::advisory::Session;
+pub use state::advisory::AdvisoryOwner;
 pub use state::engine::{Delay, scratch_dir};
 pub use state::error::{CloseError, OpenError};
 pub use state::follow::OnApplied;

@@ -74,7 +74,7 @@ impl Audited {
             Fact::new("segment size", text::bytes(o.segment_bytes)),
             Fact::new("memory limit", text::bytes(o.memory_bytes_max)),
             Fact::new("redo bound", format!("{} ms, {}", o.redo_time_max.as_millis(), text::bytes(o.redo_bytes_max))),
-            Fact::new("transactions in a boxcar, at most", o.boxcar_requests_max.to_string()),
+            Fact::new("transactions in a batch, at most", o.batch_requests_max.to_string()),
         ]
     }
 

@@ -22,7 +22,7 @@ pub enum Target {
     /// A one-message transaction.
     Submitted(Database, Submitted),
     /// A transaction of this id, whose statement runs.
-    Main(Database, u64),
+    Writer(Database, u64),
     /// The session's own work, which checks this flag.
     Work(Arc<AtomicBool>),
     /// A wait that ends when notified.
@@ -107,7 +107,7 @@ impl Canceller {
             Target::Nothing => {}
             Target::Reader(handle) => handle.interrupt(),
             Target::Submitted(db, submitted) => db.interrupt_submitted(submitted),
-            Target::Main(db, id) => db.interrupt(*id),
+            Target::Writer(db, id) => db.interrupt(*id),
             Target::Work(stop) => stop.store(true, Ordering::Relaxed),
             Target::Wait(notify) => notify.notify_one(),
         }

@@ -159,8 +159,8 @@ pub struct Config {
     pub redo_time_max_ms: u64,
     #[serde(deserialize_with = "values::bytes")]
     pub redo_bytes_max: u64,
-    #[serde(deserialize_with = "values::count")]
-    pub boxcar_requests_max: usize,
+    #[serde(deserialize_with = "values::count", alias = "boxcar_requests_max")]
+    pub batch_requests_max: usize,
     #[serde(deserialize_with = "values::bytes")]
     pub transaction_bytes_max: u64,
     #[serde(deserialize_with = "values::count")]

@@ -1,7 +1,7 @@
 //! The server: connects protocol, SQL and engine. Only this crate knows more than one of them.
 //!
 //! A session ([`session`]) takes texts and parameters from the protocol, has them translated, and decides how they run: short
-//! reads on the worker's own thread, scans on another thread, one-message transactions through MAIN, transactions of several
+//! reads on the worker's own thread, scans on another thread, one-message transactions through the writer, transactions of several
 //! messages on a branch. [`server`] opens a data directory in its role and changes the role.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]

@@ -403,8 +403,10 @@ impl ActiveRole {
     fn end_waiting_commits(&self, before: Option<(Level, Lsn)>) -> Option<(Level, Lsn)> {
         let gate = self.engine.gate();
         if gate.first.is_some() && gate.first == before {
-            let boxcars = gate.batches;
-            tracing::warn!("commits in {boxcars} boxcars wait for standbys; their clients are not told the outcome");
+            let batches = gate.batches;
+            tracing::warn!(
+                "commits in {batches} batches wait for standbys; the outcome is not reported to their clients"
+            );
             self.engine.stop_waiting();
         }
         gate.first

@@ -82,7 +82,7 @@ struct UpdateStatement {
 pub enum ApplyMode {
     /// Redo: nothing is recorded.
     Redo,
-    /// MAIN, which records what it does.
+    /// The writer, which records what it does.
     Main,
     /// A branch, which repeats what it did on another connection.
     Branch,
@@ -118,7 +118,7 @@ impl Applier {
 
     /// Makes an applier that leaves the connection as it is: foreign keys act and are enforced, and the capture
     /// records. It applies row images of tables that have no triggers and belong to no virtual table. A branch's images
-    /// and schema changes reach MAIN this way, and are replayed on a branch this way. Images that follow from others
+    /// and schema changes reach the writer this way, and are replayed on a branch this way. Images that follow from others
     /// through a foreign key must not be among them.
     pub fn for_images(mode: ApplyMode, map: Arc<TableMap>) -> Applier {
         Applier { mode, statements: empty(&map), map, sequence: None, fragments: Fragments::default() }

@@ -1,7 +1,7 @@
 //! Turns the row changes that SQLite reports into operations of the trail (`holdfast_types::record::op`), in the order
 //! in which they happen. Changes made by cascades and triggers are included.
 //!
-//! The operations go straight into the buffer in which the engine builds the boxcar's batch record. To undo a statement
+//! The operations go straight into the buffer in which the engine builds the batch's record. To undo a statement
 //! that fails, the caller must do both: ROLLBACK TO and [`Capture::truncate`]. One alone is not enough, because OR FAIL
 //! reports an error and leaves changes behind.
 //!
@@ -189,7 +189,7 @@ impl Capture {
     pub fn take(&mut self) -> Vec<u8> {
         (self.ops, self.unchanged) = (0, 0);
         self.error = None;
-        // The next boxcar is about as large as this one: growing step by step would copy it several times.
+        // The next batch is about as large as this one: growing step by step would copy it several times.
         let next = Vec::with_capacity((self.buf.len() + self.buf.len() / 4).min(BUFFER_BYTES_AHEAD_MAX));
         std::mem::replace(&mut self.buf, next)
     }

@@ -1,6 +1,6 @@
-//! The checkpoint: the file catches up with a durable snapshot.
+//! The checkpoint: the file catches up with a visible snapshot.
 //!
-//! 1. Pin the newest durable snapshot C; list the pages whose version at C the file lacks.
+//! 1. Pin the newest visible snapshot C; list the pages whose version at C the file lacks.
 //! 2. Reserve the space the database file will need (RULE 7), so that step 4 cannot find the disk full.
 //! 3. Write those pages as a `-wal` file with one commit, and sync it. From here on the file together with the `-wal`
 //!    is the database at C.
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const RUN_PAGES_MAX: usize = 128;
 
 /// Maximum bytes written before a sync. Syncing all of a large checkpoint at once fills the disk's queue, and the
-/// trail's writes wait in it: 90 to 130 ms for a boxcar of 4 KiB. Measured with pieces of this size (pgbench -M
+/// trail's writes wait in it: 90 to 130 ms for a batch of 4 KiB. Measured with pieces of this size (pgbench -M
 /// prepared -c 16 -T 20, one UPDATE of a random one of 200,000 rows of 300 bytes, three runs each, in turn): the same
 /// rate; 99.9 % of the commits within 4.8 to 10.6 ms instead of 8.8 to 15.7 ms; the longest 26 to 38 ms instead of 36
 /// to 95 ms.
@@ -60,7 +60,7 @@ impl Pace {
 /// What a checkpoint did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpointed {
-    /// The boxcar number that the file is at.
+    /// The batch number that the file is at.
     pub number: u64,
     pub pages_written: u64,
     pub file_bytes: u64,
@@ -98,7 +98,7 @@ pub fn wal_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Turns a page as SQLite wrote it into the page that the file stores: page 1 says "WAL mode" and has the boxcar number
+/// Turns a page as SQLite wrote it into the page that the file stores: page 1 says "WAL mode" and has the batch number
 /// as its change counter (RULE 14), and every page gets its checksum.
 pub fn dress(page: u32, volume: u32, number: u64, bytes: &mut [u8; PAGE_BYTES]) {
     if page == 1 {

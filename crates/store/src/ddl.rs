@@ -1,9 +1,9 @@
-//! Schema changes. They run the same way on MAIN, on a branch and in redo: the statement's text runs, then the table
+//! Schema changes. They run the same way in the writer, on a branch and in redo: the statement's text runs, then the table
 //! map is reconciled.
 //!
-//! On MAIN the text is recorded in order with the images, together with the SQLite version and a hash of the resulting
+//! In the writer the text is recorded in order with the images, together with the SQLite version and a hash of the resulting
 //! schema; redo compares the hash. Images of the rows that the statement itself writes are muted. A branch records the
-//! same, except the AUTOINCREMENT counters, which only MAIN records.
+//! same, except the AUTOINCREMENT counters, which only the writer records.
 //!
 //! CREATE TABLE AS must not run a second time, because its query would find other rows. It is recorded as the CREATE
 //! TABLE that SQLite has made of it, followed by the rows as images (RULE 8).

@@ -11,7 +11,7 @@
 //! | a reference appears | the parent's row or key, `KeyShare` | its existence, or the key | references |
 //!
 //! Keys are normalised the way a UNIQUE index compares (RULE 22): 1 and 1.0 are the same key, NOCASE and RTRIM are
-//! applied, and a key with a NULL is not a key. Indexes on expressions and partial indexes are left to MAIN, which
+//! applied, and a key with a NULL is not a key. Indexes on expressions and partial indexes are left to the writer, which
 //! enforces them when a transaction is merged.
 
 use crate::schema_map::{RowKey, TableInfo, TableMap};
@@ -204,7 +204,7 @@ fn reference(parent: &Parent, seed: u64, get: Get<'_, '_>) -> Result<Option<u64>
     let [(column, _)] = parent.columns.as_slice() else { return Ok(None) };
     Ok(match get(*column)? {
         ValueRef::Int(rowid) => Some(rowid_hash(rowid)),
-        // Any other value refers to no row, or to one that MAIN will look up.
+        // Any other value refers to no row, or to one that the writer will look up.
         _ => None,
     })
 }

@@ -1,13 +1,13 @@
-//! Writes a volume's position, the number and epoch of the last boxcar applied, into `holdfast_meta`
+//! Writes a volume's position, the number and epoch of the last batch applied, into `holdfast_meta`
 //! ([`crate::schema_map`]).
 //!
-//! Failure: SQLite's error is returned; the caller rolls the boxcar back.
+//! Failure: SQLite's error is returned; the caller rolls the batch back.
 
 use crate::capture::Mute;
 use crate::sqlite::{Conn, SqliteError, StmtId};
 use holdfast_types::{Epoch, ValueRef};
 
-/// Writes the position of each boxcar.
+/// Writes the position of each batch.
 #[derive(Debug)]
 pub struct PositionWriter(StmtId);
 
@@ -17,7 +17,7 @@ impl PositionWriter {
         conn.prepare(sql).map(PositionWriter)
     }
 
-    /// Must be called within the boxcar's transaction.
+    /// Must be called within the batch's transaction.
     pub fn write(&self, conn: &mut Conn, number: u64, epoch: Epoch) -> Result<(), SqliteError> {
         let values = [ValueRef::Int(number as i64), ValueRef::Int(epoch.0.into())];
         if !conn.captures() {

@@ -4,7 +4,7 @@
 //!
 //! | table | row |
 //! |---|---|
-//! | `holdfast_meta` | the only one, id 1: format, volume, number of the last boxcar applied, its epoch, schema epoch, next table id |
+//! | `holdfast_meta` | the only one, id 1: format, volume, number of the last batch applied, its epoch, schema epoch, next table id |
 //! | `holdfast_tables` | for each table, view and virtual table: its id and current name |
 //!
 //! `holdfast_privileges` is created by the first GRANT or by the first object of another owner: see [`crate::privileges`]; `holdfast_publications` by the first publication: see [`crate::publications`],
@@ -167,9 +167,9 @@ impl TableMap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub volume: VolumeId,
-    /// Number of the last boxcar applied; the next one is this plus one.
+    /// Number of the last batch applied; the next one is this plus one.
     pub number: u64,
-    /// Epoch in which that boxcar was written.
+    /// Epoch in which that batch was written.
     pub epoch: Epoch,
     pub schema_epoch: u32,
 }
@@ -241,7 +241,7 @@ pub fn end_ddl(conn: &mut Conn, before: &ObjectsBefore) -> Result<TableMap, Sche
     Ok(map)
 }
 
-/// Refuses a user's trigger or index on an internal table: a trigger there would run with every boxcar, after its
+/// Refuses a user's trigger or index on an internal table: a trigger there would run with every batch, after its
 /// images are complete.
 fn refuse_attachments(conn: &mut Conn) -> Result<(), SchemaError> {
     let sql = "SELECT name FROM (SELECT name, tbl_name, type FROM main.sqlite_schema
@@ -408,7 +408,7 @@ fn read_table(conn: &mut Conn, id: TableId, name: &str) -> Result<TableInfo, Sch
         _ => false,
     };
     let mut locking = locking::read(conn, name)?;
-    // The hook does not show generated columns: only MAIN enforces keys that have one.
+    // The hook does not show generated columns: only the writer enforces keys that have one.
     let keys = locking.unique.len();
     locking.unique.retain(|key| key.columns.iter().all(|(c, _)| columns.iter().any(|stored| stored.index == *c)));
     locking.has_open_keys |= locking.unique.len() < keys;

@@ -1,6 +1,6 @@
 //! AUTOINCREMENT counters. SQLite keeps them in `sqlite_sequence` and does not report its own writes there, not even
 //! those of an INSERT OR IGNORE that adds no row. Therefore the table, one short row for each AUTOINCREMENT table, is
-//! compared with what the trail holds, once per boxcar and before every schema change.
+//! compared with what the trail holds, once per batch and before every schema change.
 //!
 //! | difference | operation |
 //! |---|---|
@@ -56,7 +56,7 @@ impl SequenceState {
 }
 
 /// Appends the counters that moved to the connection's capture. Must be called within the transaction, at the end of
-/// every boxcar that has operations or may have moved a counter.
+/// every batch that has operations or may have moved a counter.
 pub fn flush_sequences(conn: &mut Conn) -> Result<(), SqliteError> {
     let map = Arc::clone(conn.capture().map());
     if !map.has_sequences {

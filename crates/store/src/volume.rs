@@ -188,8 +188,8 @@ impl Volume {
     }
 
     /// Opens the connection that changes the volume. There must be only one at a time.
-    pub fn open_main(&self) -> Result<Conn, VolumeError> {
-        let mut conn = self.connect("file:volume?role=main", OpenFlags { write: true, create: false })?;
+    pub fn open_writer(&self) -> Result<Conn, VolumeError> {
+        let mut conn = self.connect("file:volume?role=writer", OpenFlags { write: true, create: false })?;
         self.exec(
             &mut conn,
             "pragma locking_mode=exclusive; pragma journal_mode=truncate; pragma synchronous=off; \
@@ -198,18 +198,18 @@ impl Volume {
         Ok(conn)
     }
 
-    /// Opens, instead of [`Volume::open_main`], a connection that applies decided changes and is never rolled back. Any
+    /// Opens, instead of [`Volume::open_writer`], a connection that applies decided changes and is never rolled back. Any
     /// failure is fatal to the connection: it is dropped, and nothing that it has written is published. So it needs no
     /// rollback journal, which took a quarter of a standby's processor time for applying: a copy of each page that
     /// changes.
     pub fn open_redo(&self) -> Result<Conn, VolumeError> {
-        let mut conn = self.connect("file:volume?role=main", OpenFlags { write: true, create: false })?;
+        let mut conn = self.connect("file:volume?role=writer", OpenFlags { write: true, create: false })?;
         self.exec(&mut conn, "pragma locking_mode=exclusive; pragma journal_mode=off; pragma synchronous=off;")?;
         self.exec(&mut conn, &format!("pragma cache_size=-{REDO_CACHE_KIB}"))?;
         Ok(conn)
     }
 
-    /// Opens a connection that reads durable snapshots. The VFS refuses all its writes. SQLite itself does not open it
+    /// Opens a connection that reads visible snapshots. The VFS refuses all its writes. SQLite itself does not open it
     /// as read-only, because it would then also refuse writes to attached in-memory schemas, where the catalogue's
     /// tables are made.
     pub fn open_reader(&self) -> Result<Conn, VolumeError> {
@@ -219,7 +219,7 @@ impl Volume {
     }
 
     /// Opens a connection for a private copy of the volume: it reads a snapshot and sees its own writes, which no other
-    /// connection ever sees. Its journals go to scratch like MAIN's. The caller installs a commit gate and never opens
+    /// connection ever sees. Its journals go to scratch like the writer's. The caller installs a commit gate and never opens
     /// it.
     pub fn open_branch(&self) -> Result<Conn, VolumeError> {
         let mut conn = self.connect("file:volume?role=branch", OpenFlags { write: true, create: false })?;
@@ -268,7 +268,7 @@ impl Volume {
 
     /// Reads every page of the file and reports the error of each bad one. Returns the number of pages read.
     pub fn check_pages(&self, mut bad: impl FnMut(ReadError)) -> u64 {
-        let pages = self.store.durable_pages();
+        let pages = self.store.visible_pages();
         let mut bytes = [0; PAGE_BYTES];
         for page in (1..=pages).filter(|p| *p != LOCK_BYTE_PAGE) {
             self.store.read_file(page, &mut bytes).unwrap_or_else(&mut bad);
@@ -438,7 +438,7 @@ fn check_format(file: &dyn DiskFile, path: &Path) -> Result<u32, VolumeError> {
     }
 }
 
-/// Gives every page of a newly made database file its checksum and marks the file as a volume at boxcar `number`. No
+/// Gives every page of a newly made database file its checksum and marks the file as a volume at batch `number`. No
 /// program may have the file open, and it must have no journal.
 pub fn seal(disk: &dyn Disk, path: &Path, id: VolumeId, number: u64) -> Result<(), VolumeError> {
     let io = |what| move |source| VolumeError::Io { what, path: path.display().to_string(), source };

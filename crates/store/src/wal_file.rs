@@ -8,9 +8,9 @@
 //! | 0..4 | magic 0x377f0682: checksums over little-endian words |
 //! | 4..8 | format version 3007000 |
 //! | 8..12 | page size, 4096 |
-//! | 12..16 | checkpoint sequence number: low 32 bits of the boxcar number that the file will be at |
+//! | 12..16 | checkpoint sequence number: low 32 bits of the batch number that the file will be at |
 //! | 16..20 | salt 1: ours is the number of frames |
-//! | 20..24 | salt 2: ours is [`signature`] of volume, boxcar number and frame count |
+//! | 20..24 | salt 2: ours is [`signature`] of volume, batch number and frame count |
 //! | 24..32 | checksum of bytes 0..24 |
 //!
 //! Frame, 24 bytes and a page: page number; database size in pages in the last frame (the commit), else 0; both salts;
@@ -196,7 +196,7 @@ pub struct WalWriter<'a> {
 }
 
 impl<'a> WalWriter<'a> {
-    /// Begins a file of `frames` frames for a database of `pages` pages at boxcar `number`.
+    /// Begins a file of `frames` frames for a database of `pages` pages at batch `number`.
     pub fn new(file: &'a dyn DiskFile, volume: u32, number: u64, frames: u32, pages: u32) -> WalWriter<'a> {
         let salts = [frames, signature(volume, number as u32, frames)];
         let (header, sum) = Header { number: number as u32, frames }.encode(volume);

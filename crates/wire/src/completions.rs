@@ -1,11 +1,11 @@
-//! Completions from other threads, delivered with one wake-up for many completions.
+//! Completions from other threads, handed over with one wake-up for many completions.
 //!
 //! When a boxcar becomes durable, the trail's thread completes every transaction in it. If each completion woke its own
 //! task, each would cost a system call (the write to the runtime's eventfd). Instead each worker has one [`Mailbox`]:
 //! completions are queued, only the first into an empty queue wakes the worker, and one local task hands them all to
 //! the waiting tasks, which costs no system call on the same thread.
 //!
-//! A [`Letter`] that is dropped undelivered arrives as `None`, so that no task waits indefinitely.
+//! A [`Completer`] that is dropped unused arrives as `None`, so that no task waits indefinitely.
 
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
 /// The part of a mailbox that other threads see.
-struct Post<T> {
+struct Inbox<T> {
     queue: Mutex<Vec<(usize, Option<T>)>>,
     wake: Notify,
 }
@@ -39,19 +39,19 @@ struct Slots<T> {
 
 /// The mailbox of one worker. It lives in the worker's `LocalSet`.
 pub struct Mailbox<T> {
-    post: Arc<Post<T>>,
+    inbox: Arc<Inbox<T>>,
     slots: Rc<RefCell<Slots<T>>>,
 }
 
 /// The sender of one completion; it may be moved to any thread.
-pub struct Letter<T> {
-    post: Arc<Post<T>>,
+pub struct Completer<T> {
+    inbox: Arc<Inbox<T>>,
     slot: usize,
-    delivered: bool,
+    completed: bool,
 }
 
-/// Waits for a letter on the mailbox's own thread; `None` when it was dropped undelivered.
-pub struct Arrival<T> {
+/// Waits for its completer on the mailbox's own thread; `None` when it was dropped unused.
+pub struct CompletionFuture<T> {
     slots: Rc<RefCell<Slots<T>>>,
     slot: usize,
     taken: bool,
@@ -60,14 +60,14 @@ pub struct Arrival<T> {
 impl<T: Send + 'static> Mailbox<T> {
     /// Creates a mailbox for this thread. Must be called within a `LocalSet`, which then runs its task.
     pub fn new() -> Mailbox<T> {
-        let post = Arc::new(Post { queue: Mutex::new(Vec::new()), wake: Notify::new() });
+        let inbox = Arc::new(Inbox { queue: Mutex::new(Vec::new()), wake: Notify::new() });
         let slots = Rc::new(RefCell::new(Slots { slots: Vec::new(), free: Vec::new() }));
-        tokio::task::spawn_local(hand_out(post.clone(), slots.clone()));
-        Mailbox { post, slots }
+        tokio::task::spawn_local(hand_out(inbox.clone(), slots.clone()));
+        Mailbox { inbox, slots }
     }
 
-    /// Creates a letter and the future that receives it.
-    pub fn expect(&self) -> (Letter<T>, Arrival<T>) {
+    /// Creates a completer and the future that it completes.
+    pub fn expect(&self) -> (Completer<T>, CompletionFuture<T>) {
         let mut slots = self.slots.borrow_mut();
         let slot = match slots.free.pop() {
             Some(slot) => slot,
@@ -77,8 +77,8 @@ impl<T: Send + 'static> Mailbox<T> {
             }
         };
         slots.slots[slot] = Slot::Waiting(None);
-        let letter = Letter { post: self.post.clone(), slot, delivered: false };
-        (letter, Arrival { slots: self.slots.clone(), slot, taken: false })
+        let completer = Completer { inbox: self.inbox.clone(), slot, completed: false };
+        (completer, CompletionFuture { slots: self.slots.clone(), slot, taken: false })
     }
 }
 
@@ -89,11 +89,11 @@ impl<T: Send + 'static> Default for Mailbox<T> {
 }
 
 /// The local task. It empties the queue each time it is woken.
-async fn hand_out<T>(post: Arc<Post<T>>, slots: Rc<RefCell<Slots<T>>>) {
+async fn hand_out<T>(inbox: Arc<Inbox<T>>, slots: Rc<RefCell<Slots<T>>>) {
     let mut arrived = Vec::new();
     loop {
-        post.wake.notified().await;
-        std::mem::swap(&mut *post.queue.lock(), &mut arrived);
+        inbox.wake.notified().await;
+        std::mem::swap(&mut *inbox.queue.lock(), &mut arrived);
         let mut slots = slots.borrow_mut();
         for (slot, value) in arrived.drain(..) {
             match std::mem::replace(&mut slots.slots[slot], Slot::Arrived(value)) {
@@ -108,34 +108,34 @@ async fn hand_out<T>(post: Arc<Post<T>>, slots: Rc<RefCell<Slots<T>>>) {
     }
 }
 
-impl<T> Letter<T> {
-    /// Delivers the completion.
-    pub fn deliver(mut self, value: T) {
-        self.delivered = true;
+impl<T> Completer<T> {
+    /// Completes the wait.
+    pub fn complete(mut self, value: T) {
+        self.completed = true;
         self.send(Some(value));
     }
 
     fn send(&self, value: Option<T>) {
         let first = {
-            let mut queue = self.post.queue.lock();
+            let mut queue = self.inbox.queue.lock();
             queue.push((self.slot, value));
             queue.len() == 1
         };
         if first {
-            self.post.wake.notify_one();
+            self.inbox.wake.notify_one();
         }
     }
 }
 
-impl<T> Drop for Letter<T> {
+impl<T> Drop for Completer<T> {
     fn drop(&mut self) {
-        if !self.delivered {
+        if !self.completed {
             self.send(None);
         }
     }
 }
 
-impl<T> Future for Arrival<T> {
+impl<T> Future for CompletionFuture<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
@@ -158,7 +158,7 @@ impl<T> Future for Arrival<T> {
     }
 }
 
-impl<T> Drop for Arrival<T> {
+impl<T> Drop for CompletionFuture<T> {
     fn drop(&mut self) {
         if self.taken {
             return;
@@ -184,18 +184,18 @@ mod tests {
     }
 
     #[test]
-    fn letters_from_another_thread_arrive_each_at_its_own_place() {
+    fn completions_from_another_thread_arrive_each_at_its_own_place() {
         on_a_worker(async {
             let mailbox = Mailbox::new();
             for _ in 0..100 {
-                let (letters, arrivals): (Vec<_>, Vec<_>) = (0..50).map(|_| mailbox.expect()).unzip();
+                let (completers, completions): (Vec<_>, Vec<_>) = (0..50).map(|_| mailbox.expect()).unzip();
                 let sender = std::thread::spawn(move || {
-                    for (i, letter) in letters.into_iter().enumerate().rev() {
-                        letter.deliver(i);
+                    for (i, completer) in completers.into_iter().enumerate().rev() {
+                        completer.complete(i);
                     }
                 });
-                for (i, arrival) in arrivals.into_iter().enumerate() {
-                    assert_eq!(arrival.await, Some(i));
+                for (i, completion) in completions.into_iter().enumerate() {
+                    assert_eq!(completion.await, Some(i));
                 }
                 sender.join().unwrap();
             }
@@ -204,18 +204,18 @@ mod tests {
     }
 
     #[test]
-    fn dropped_letters_and_abandoned_waits() {
+    fn dropped_completers_and_abandoned_waits() {
         on_a_worker(async {
             let mailbox = Mailbox::new();
-            let (letter, arrival) = mailbox.expect();
-            drop(letter);
-            assert_eq!(arrival.await, None::<u32>);
-            let (letter, arrival) = mailbox.expect();
-            drop(arrival);
-            let (other, other_arrival) = mailbox.expect();
-            letter.deliver(1);
-            other.deliver(2);
-            assert_eq!(other_arrival.await, Some(2));
+            let (completer, completion) = mailbox.expect();
+            drop(completer);
+            assert_eq!(completion.await, None::<u32>);
+            let (completer, completion) = mailbox.expect();
+            drop(completion);
+            let (other, other_completion) = mailbox.expect();
+            completer.complete(1);
+            other.complete(2);
+            assert_eq!(other_completion.await, Some(2));
         });
     }
 }

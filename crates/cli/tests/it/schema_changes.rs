@@ -298,7 +298,7 @@ async fn a_change_may_take_long() {
     assert_eq!(one(&a, "select count(*) from t where v = 0").await, "129");
 }
 
-/// What only MAIN can change takes everything at once: two of them queue.
+/// What only the writer can change takes everything at once: two of them queue.
 #[tokio::test]
 async fn changes_that_need_everything_queue() {
     let (server, a, _) = two("create database other").await;

@@ -303,8 +303,7 @@ async fn nothing_is_left_after_the_session_or_a_crash() {
     run(&client, "create temp table t(a text); insert into t select repeat('x', 1000) from generate_series(1, 5000)")
         .await;
     assert_eq!(rows(&client, "select count(*) from t").await, "5000");
-    let written =
-        "select * from holdfast_stat_trail where name in ('boxcars', 'transactions', 'volume_boxcars') order by 1";
+    let written = "select * from holdfast_stat_trail where name in ('batches', 'boxcars', 'transactions') order by 1";
     let trail = rows(&client, written).await;
     run(&client, "update t set a = a || 'y'; create temp table u as select * from t; drop table u").await;
     assert_eq!(rows(&client, written).await, trail, "nothing goes to the trail");

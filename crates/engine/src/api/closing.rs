@@ -78,20 +78,20 @@ impl Drop for EngineInner {
     }
 }
 
-/// Stops MAIN and waits until everything it published is durable and has reached its level, or never will.
+/// Stops the writer and waits until everything it published is durable and has reached its level, or never will.
 pub(crate) fn stop_writer(thread: Option<JoinHandle<()>>, database: Arc<DatabaseState>) -> Arc<DatabaseState> {
     if let Some(writer) = database.queue.write().take() {
         // An error means that it has ended already.
         drop(writer.send(WriterCommand::Stop));
     }
     if thread.is_some_and(|t| t.join().is_err()) {
-        tracing::error!(database = database.name, "MAIN panicked");
+        tracing::error!(database = database.name, "the writer panicked");
     }
     // On a standby no client waits for what is applied, and the rest of a failed group never becomes durable.
     if database.engine.follow.is_none() {
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let newest = database.volume().store().newest();
-        database.when_durable(newest, Box::new(move || sender.send(()).unwrap_or_default()));
+        database.when_visible(newest, Box::new(move || sender.send(()).unwrap_or_default()));
         receiver.recv().unwrap_or_default();
     }
     // Their rows stay, and no transaction can take any more what they lock.

@@ -6,7 +6,7 @@ use crate::branch::temp::TempSpace;
 use crate::route::reader::{Reader, prepare};
 use crate::route::submit::submit;
 use crate::route::transaction::{WriteOptions, WriteTxn};
-use crate::state::advisory::Session;
+use crate::state::advisory::AdvisoryOwner;
 use crate::state::database::{DatabaseState, database_oid};
 use crate::state::submission::{OnCompletion, Submission, Ticket};
 use crate::state::waiting::Submitted;
@@ -71,7 +71,7 @@ impl Database {
         Ok(ticket)
     }
 
-    /// Interrupts the batch or transaction of that id, if MAIN runs it by itself at this moment.
+    /// Interrupts the batch or transaction of that id, if the writer runs it by itself at this moment.
     pub fn interrupt(&self, id: u64) {
         self.0.interrupt(id);
     }
@@ -84,19 +84,19 @@ impl Database {
         }
     }
 
-    /// A client's session, known to it under this process number. Needed only for advisory locks, and for messages.
-    pub fn session(&self, pid: i32) -> Arc<Session> {
-        Arc::new(Session::new(self.0.engine.locks.clone(), pid))
+    /// The owner of the advisory locks of a client's session, known to it under this process number.
+    pub fn advisory_owner(&self, pid: i32) -> Arc<AdvisoryOwner> {
+        Arc::new(AdvisoryOwner::new(self.0.engine.locks.clone(), pid))
     }
 
     /// Ends when every change of the schema that was published before has reached its level: what may write works under the
     /// newest schema, and its errors must not depend on a change that could still be lost. That takes as long as standbys
     /// take.
     pub async fn schema_settled(&self) -> SqlResult<()> {
-        if self.is_schema_settled() { Ok(()) } else { self.0.durable(self.0.schema_number()).await }
+        if self.is_schema_settled() { Ok(()) } else { self.0.until_visible(self.0.schema_number()).await }
     }
 
-    /// A connection that reads durable snapshots. It waits for no writer, and for no standby.
+    /// A connection that reads visible snapshots. It waits for no writer, and for no standby.
     pub fn reader(&self) -> SqlResult<Reader> {
         Reader::open(&self.0)
     }
@@ -112,8 +112,8 @@ impl Database {
     }
 
     /// Number of the newest snapshot that readers get.
-    pub fn durable_snapshot(&self) -> u64 {
-        self.0.volume().store().durable()
+    pub fn visible_snapshot(&self) -> u64 {
+        self.0.volume().store().visible()
     }
 
     /// Counters of the volume's page store.
@@ -121,7 +121,7 @@ impl Database {
         self.0.volume().store().stats()
     }
 
-    /// Brings the file up to the newest durable snapshot now.
+    /// Brings the file up to the newest visible snapshot now.
     pub fn checkpoint(&self) -> SqlResult<()> {
         checkpointer::checkpoint(&self.0).map_err(|e| SqlError::new(SqlState::IO_ERROR, e.to_string()))
     }
@@ -134,8 +134,8 @@ impl Database {
     }
 
     /// Ends when what a statement saw at this snapshot is durable.
-    pub async fn until_durable(&self, snapshot: u64) -> SqlResult<()> {
-        self.0.durable(snapshot).await
+    pub async fn until_visible(&self, snapshot: u64) -> SqlResult<()> {
+        self.0.until_visible(snapshot).await
     }
 }
 

@@ -254,7 +254,7 @@ impl Engine {
         };
         let on_durable = move |span: Span| {
             sender.send(()).unwrap_or_default();
-            engine.redo.tell(span.start);
+            engine.redo.appended(span.start);
             engine.pass(span.end, level, move || pass(span.end));
         };
         self.0

@@ -137,7 +137,7 @@ impl Engine {
         let s = &engine.stats;
         vec![
             ("transactions", s.transactions.load(Ordering::Relaxed)),
-            ("volume_boxcars", s.batches.load(Ordering::Relaxed)),
+            ("batches", s.batches.load(Ordering::Relaxed)),
             ("boxcars", trail.boxcars),
             ("bytes", trail.body_bytes),
             ("syncs", disk.syncs),

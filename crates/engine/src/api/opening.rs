@@ -174,7 +174,7 @@ impl Engine {
             engine.start_checkpointer().map_err(io("start a thread for"))?;
             return Ok(engine);
         }
-        engine.0.engine.redo.tell(engine.0.recovered.end);
+        engine.0.engine.redo.appended(engine.0.recovered.end);
         start::take_over(&engine.0.engine, &engine.0.registry, (engine.0.recovered.first, engine.0.recovered.end))?;
         let trail_ms = began.elapsed().as_millis();
         engine.recover(aside).map_err(OpenError::or_cause)?;
@@ -303,7 +303,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts MAIN on an opened volume.
+    /// Starts the writer on an opened volume.
     pub(crate) fn serve(&self, entry: &Entry, redone: Redone) -> Result<Database, OpenError> {
         let engine = &self.0.engine;
         let mut open = self.0.registry.lock();

@@ -15,11 +15,11 @@ impl Database {
 }
 
 impl Engine {
-    /// Bytes of a database by its OID: the pages of its newest durable snapshot, or of its file while it is not open.
+    /// Bytes of a database by its OID: the pages of its newest visible snapshot, or of its file while it is not open.
     pub fn database_bytes(&self, oid: u32) -> Option<u64> {
         let open = self.open_databases().into_iter().find(|database| database_oid(database.id) == oid);
         if let Some(database) = open {
-            return Some(u64::from(database.volume().store().durable_pages()) * PAGE_BYTES as u64);
+            return Some(u64::from(database.volume().store().visible_pages()) * PAGE_BYTES as u64);
         }
         let listed = self.databases().into_iter().find(|database| database.oid == oid)?;
         std::fs::metadata(listed.path).ok().map(|file| file.len())

@@ -18,7 +18,7 @@ const DUPLICATE_FILE: SqlState = SqlState("58P02");
 const INSUFFICIENT_PRIVILEGE: SqlState = SqlState("42501");
 
 impl Database {
-    /// Writes a copy of the newest durable snapshot to `path`. Blocks until the copy is durable; neither readers nor writers
+    /// Writes a copy of the newest visible snapshot to `path`. Blocks until the copy is durable; neither readers nor writers
     /// wait.
     pub fn vacuum_into(&self, path: &Path) -> SqlResult<()> {
         let engine = &self.state().engine;

@@ -85,7 +85,7 @@ pub fn checkpoint(database: &Arc<DatabaseState>) -> Result<(), CheckpointError> 
     match run(&*engine.options.disk, volume.store(), |done| record(database, done)) {
         Ok(None) => {
             record_if_behind(database);
-            database.redo.settled(volume.store().durable());
+            database.redo.settled(volume.store().visible());
             Ok(())
         }
         Ok(Some(done)) => {
@@ -114,7 +114,7 @@ pub fn checkpoint(database: &Arc<DatabaseState>) -> Result<(), CheckpointError> 
 /// The file has everything. The trail must say so before its batches are recycled, else the file counts as ahead of it at a start.
 fn record_if_behind(database: &Arc<DatabaseState>) {
     let (engine, volume) = (&database.engine, database.volume());
-    let number = volume.store().durable();
+    let number = volume.store().visible();
     if engine.last_checkpoint(database.id).is_some_and(|last| last.number >= number) {
         return;
     }
@@ -134,9 +134,9 @@ fn record_if_behind(database: &Arc<DatabaseState>) {
 
 /// Logs that the volume's file is at `done.number`, and waits until that is durable.
 fn record(database: &Arc<DatabaseState>, done: &Checkpointed) {
-    // Read before the debt, as [`Totals::told`] requires.
-    let told = database.engine.redo.told();
-    let redo_start = database.redo.start_after(done.number).unwrap_or(told);
+    // Read before the debt, as [`Totals::counted_to`] requires.
+    let counted_to = database.engine.redo.counted_to();
+    let redo_start = database.redo.start_after(done.number).unwrap_or(counted_to);
     let checkpoint = Checkpoint {
         volume: database.id,
         number: done.number,
@@ -166,11 +166,11 @@ fn append(engine: &Arc<EngineState>, checkpoints: &[Checkpoint]) {
     checkpoints.iter().for_each(|c| put_checkpoint(&mut body, c));
     let (sender, receiver) = crossbeam_channel::bounded(1);
     let redo = engine.redo.clone();
-    let told = move |span: Span| {
-        redo.tell(span.start);
+    let on_durable = move |span: Span| {
+        redo.appended(span.start);
         sender.send(span.start).unwrap_or_default();
     };
-    let appended = engine.trail.append_kept(body, Box::new(told));
+    let appended = engine.trail.append_kept(body, Box::new(on_durable));
     if let Err(e) = appended {
         tracing::warn!("a checkpoint record cannot be logged: {e}");
         return;
@@ -211,9 +211,9 @@ fn advance_floor(engine: &Arc<EngineState>, databases: &dyn Peers) {
 
 /// Where redo of any volume would have to start if the power failed now.
 pub fn redo_starts(engine: &EngineState, databases: &dyn Peers) -> Lsn {
-    // Read before the debt, as [`Totals::told`] requires.
-    let told = engine.redo.told();
-    databases.all().into_iter().filter_map(|d| d.redo.start()).min().unwrap_or(told).min(told)
+    // Read before the debt, as [`Totals::counted_to`] requires.
+    let counted_to = engine.redo.counted_to();
+    databases.all().into_iter().filter_map(|d| d.redo.start()).min().unwrap_or(counted_to).min(counted_to)
 }
 
 /// Standbys that are too far behind no longer hold the trail.

@@ -1,15 +1,15 @@
 //! From what a crash left to served databases.
 //!
-//! The trail is read twice: once to learn each volume's last checkpoint and last boxcar, and again to redo. A volume
+//! The trail is read twice: once to learn each volume's last checkpoint and last batch, and again to redo. A volume
 //! whose file has everything is not opened at all.
 //!
 //! What a volume's file says against what the trail says, checked when it is opened, row by row:
 //!
-//! | file's number | last checkpoint record | boxcars above the file's number | size and time | then |
+//! | file's number | last checkpoint record | batches above the file's number | size and time | then |
 //! |---|---|---|---|---|
 //! | below the record's | there | any | any | refused: an older file was put in its place (RULE 6) |
-//! | any | any | do not begin at number + 1 | any | refused: boxcars are missing |
-//! | above every boxcar and the record | any | none | any | refused: the file is ahead of the trail |
+//! | any | any | do not begin at number + 1 | any | refused: batches are missing |
+//! | above every batch and the record | any | none | any | refused: the file is ahead of the trail |
 //! | the record's | there | none or dense | as recorded | served, after redo |
 //! | the record's | there | none or dense | differ | every page's checksum must hold, else refused as a foreign change |
 //! | above the record's | any | none or dense | any | served: a checkpoint whose record was lost; it was copied again, or every checksum must hold |
@@ -22,7 +22,7 @@ use crate::background::redo::{Done, Redo, fragments_of};
 use crate::state::checkpoint_file::CheckpointFile;
 use crate::state::engine::EngineState;
 use crate::state::error::OpenError;
-use crate::state::follow::LastBoxcar;
+use crate::state::follow::LastBatch;
 use crate::state::fragments::is_dead;
 use crate::state::manifest::{Entry, Manifest, ParameterOwner, Parameters, owned};
 use crate::state::registry::Registry;
@@ -41,8 +41,8 @@ pub struct Survey {
     /// Each volume's last checkpoint and where its record is; one of the file holds nothing of the trail, so its
     /// place is behind everything.
     pub checkpoints: BTreeMap<VolumeId, (Checkpoint, Lsn)>,
-    /// Each volume's last boxcar in the trail.
-    pub last: BTreeMap<VolumeId, LastBoxcar>,
+    /// Each volume's last batch in the trail.
+    pub last: BTreeMap<VolumeId, LastBatch>,
     first: Lsn,
     /// Where the last boxcar of any kind starts.
     pub last_boxcar: Lsn,
@@ -133,7 +133,7 @@ impl Survey {
 
     fn batch(&mut self, boxcar: &Boxcar, b: &Batch<'_>) -> Result<(), OpenError> {
         let lsn = boxcar.lsn;
-        self.last.insert(b.volume, LastBoxcar { number: b.number, start: lsn, end: boxcar.end });
+        self.last.insert(b.volume, LastBatch { number: b.number, start: lsn, end: boxcar.end });
         if let Some(Ok(t)) = b.transactions().last() {
             self.clock = self.clock.max(t.head.hlc);
         }
@@ -150,7 +150,7 @@ impl Survey {
 pub struct Redone {
     pub entry: Entry,
     pub volume: Arc<Volume>,
-    /// The boxcar number of its file.
+    /// The batch number of its file.
     pub found_at: u64,
     pub debt: Option<(u64, Lsn, u64, u64)>,
 }
@@ -286,7 +286,7 @@ pub fn redo(
     volumes.into_values().map(AtStart::finish).collect()
 }
 
-/// Opens a volume that needs no redo, or whose redo comes later: `last` is then its last boxcar in the trail.
+/// Opens a volume that needs no redo, or whose redo comes later: `last` is then its last batch in the trail.
 pub fn open_clean(engine: &Arc<EngineState>, entry: &Entry, last: Option<u64>) -> Result<Redone, OpenError> {
     served_as_it_is(engine.open_volume(entry)?, entry, engine.last_checkpoint(entry.volume()), last)
 }
@@ -295,11 +295,11 @@ pub fn open_clean(engine: &Arc<EngineState>, entry: &Entry, last: Option<u64>) -
 /// the file and the record, or the checkpoint was copied again). Otherwise the file would be ahead of the trail as soon
 /// as the boxcars between are recycled.
 pub fn list_again(engine: &Arc<EngineState>, redone: &Redone) {
-    let (number, stamp) = (redone.volume.store().durable(), redone.volume.stamp());
+    let (number, stamp) = (redone.volume.store().visible(), redone.volume.stamp());
     let checkpoint = Checkpoint {
         volume: redone.entry.volume(),
         number,
-        redo_start: engine.redo.told(),
+        redo_start: engine.redo.counted_to(),
         file_size_bytes: stamp.bytes,
         file_mtime_ns: stamp.modified_unix_ns as i64,
     };
@@ -350,7 +350,7 @@ fn position(volume: &Volume, entry: &Entry) -> Result<(u64, Epoch), OpenError> {
         let message = format!("its file belongs to volume {}, not {}", position.volume, entry.volume());
         return Err(OpenError::Redo { name: entry.shown(), message });
     }
-    volume.store().set_position(position.number, volume.store().durable_pages());
+    volume.store().set_position(position.number, volume.store().visible_pages());
     Ok((position.number, position.epoch))
 }
 
@@ -385,7 +385,7 @@ struct AtStart {
     entry: Entry,
     redo: Redo,
     found_at: u64,
-    /// The first boxcar that was applied, or the first fragment that such a one may use.
+    /// The first batch that was applied, or the first fragment that such a one may use.
     first: Option<Lsn>,
     fragments_from: Option<Lsn>,
     began: Instant,
@@ -393,8 +393,8 @@ struct AtStart {
     last: u64,
 }
 
-/// Boxcars applied in one store transaction.
-const BOXCARS_PER_COMMIT: u32 = 1000;
+/// Batches applied in one store transaction.
+const BATCHES_PER_COMMIT: u32 = 1000;
 
 impl AtStart {
     fn begin(volume: Volume, entry: &Entry, checkpoint: Option<Checkpoint>, last: u64) -> Result<AtStart, OpenError> {
@@ -418,12 +418,12 @@ impl AtStart {
             self.first = self.first.or(self.fragments_from).or(Some(lsn));
             self.bytes += bytes;
         }
-        if self.redo.pending() >= BOXCARS_PER_COMMIT { self.commit() } else { Ok(()) }
+        if self.redo.pending() >= BATCHES_PER_COMMIT { self.commit() } else { Ok(()) }
     }
 
     fn commit(&mut self) -> Result<(), OpenError> {
         if let Some(number) = self.redo.commit()? {
-            self.redo.volume().store().set_durable(number);
+            self.redo.volume().store().set_visible(number);
         }
         Ok(())
     }

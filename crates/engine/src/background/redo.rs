@@ -1,9 +1,9 @@
-//! Applies the trail's boxcars to one volume: after a crash, and continuously on a standby.
+//! Applies the trail's batches to one volume: after a crash, and continuously on a standby.
 //!
-//! Whole boxcars in order, each exactly once, many to one store transaction; a boxcar at or below the volume's number
+//! Whole batches in order, each exactly once, many to one store transaction; a batch at or below the volume's number
 //! is skipped. What [`Redo::commit`] publishes is not durable for readers before the caller confirms it.
 //!
-//! Failure: a boxcar that does not follow the one before, and rows that differ from what the trail requires, are
+//! Failure: a batch that does not follow the one before, and rows that differ from what the trail requires, are
 //! refused. The open store transaction is then dropped, so that nothing incomplete is ever published.
 
 use crate::state::error::OpenError;
@@ -23,11 +23,11 @@ pub struct Redo {
     volume: Arc<Volume>,
     /// The users of the volume's connection; renewed after a schema change.
     on: Connection,
-    /// Last boxcar applied or found in the file.
+    /// Last batch applied or found in the file.
     number: u64,
     epoch: Epoch,
     open_transaction: bool,
-    /// Boxcars since the last store commit.
+    /// Batches since the last store commit.
     pending: u32,
 }
 
@@ -39,7 +39,7 @@ struct Connection {
     map: Arc<TableMap>,
 }
 
-/// The outcome of one boxcar.
+/// The outcome of one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The volume had it already.
@@ -61,14 +61,14 @@ impl Connection {
 }
 
 impl Redo {
-    /// Begins on a volume whose store is at boxcar `number`.
+    /// Begins on a volume whose store is at batch `number`.
     pub fn begin(volume: Arc<Volume>, name: &str, number: u64, epoch: Epoch) -> Result<Redo, OpenError> {
         let mut on = Connection::open(&volume, name)?;
         on.applier.put_fragments(volume.fragments());
         Ok(Redo { name: name.to_owned(), volume, on, number, epoch, open_transaction: false, pending: 0 })
     }
 
-    /// Last boxcar applied or found in the file.
+    /// Last batch applied or found in the file.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -77,7 +77,7 @@ impl Redo {
         &self.volume
     }
 
-    /// Boxcars since the last commit.
+    /// Batches since the last commit.
     pub fn pending(&self) -> u32 {
         self.pending
     }
@@ -101,7 +101,7 @@ impl Redo {
         self.on.applier.drop_fragments(txn);
     }
 
-    /// The boxcar of this volume at `lsn`.
+    /// The batch of this volume at `lsn`.
     pub fn batch(&mut self, lsn: Lsn, batch: &Batch<'_>) -> Result<Done, OpenError> {
         if batch.number <= self.number {
             return self.skip(lsn, batch);
@@ -128,7 +128,7 @@ impl Redo {
         Ok(Done::Applied { bytes })
     }
 
-    /// The file has this boxcar; the fragments that it refers to are not needed.
+    /// The file has this batch; the fragments that it refers to are not needed.
     fn skip(&mut self, lsn: Lsn, batch: &Batch<'_>) -> Result<Done, OpenError> {
         for txn in fragments_of(lsn, batch) {
             self.drop_fragments(txn?);
@@ -146,13 +146,13 @@ impl Redo {
         self.on.conn.exec(sql).map_err(|source| OpenError::Sqlite { name: name.clone(), source })
     }
 
-    /// The tables after the last boxcar, if a boxcar since the last commit has changed the schema.
+    /// The tables after the last batch, if a batch since the last commit has changed the schema.
     pub fn changed_map(&self) -> Option<&Arc<TableMap>> {
         let map = self.on.applier.map();
         if Arc::ptr_eq(map, &self.on.map) { None } else { Some(map) }
     }
 
-    /// Publishes what was applied. Returns the number of the last boxcar in it; `None` if there was nothing.
+    /// Publishes what was applied. Returns the number of the last batch in it; `None` if there was nothing.
     pub fn commit(&mut self) -> Result<Option<u64>, OpenError> {
         if !self.open_transaction {
             return Ok(None);
@@ -189,7 +189,7 @@ impl Redo {
     }
 }
 
-/// The transactions whose fragments this boxcar uses.
+/// The transactions whose fragments this batch uses.
 pub fn fragments_of<'a>(lsn: Lsn, batch: &Batch<'a>) -> impl Iterator<Item = Result<TxnId, OpenError>> + use<'a> {
     let error = move |source| OpenError::Record { lsn, source };
     let of = move |transaction: Transaction<'a>| {

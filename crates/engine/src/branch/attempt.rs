@@ -54,11 +54,11 @@ impl BranchState {
         if let Some(connection) = self.older_but_good(work) {
             let (ended, changed) = self.on_connection(connection, work, interruption);
             // It may have failed, or found nothing to change, only because it did not see the newest snapshot.
-            let durable = self.database.volume().store().durable();
+            let visible = self.database.volume().store().visible();
             let again = match ended {
                 Attempt::Failed(_) => true,
                 Attempt::Done => !changed,
-                Attempt::Stale(number) => number <= durable,
+                Attempt::Stale(number) => number <= visible,
                 Attempt::Blocked(..) | Attempt::NeedsExclusive => false,
             };
             if !again {
@@ -116,7 +116,7 @@ impl BranchState {
         self.last_insert_rowid = connection.conn.last_insert_rowid();
         // An error, too, may depend on what it saw.
         let locks = &self.database.engine.locks;
-        let behind = locks.behind(self.database.id, [self.owner()].into_iter().chain(self.lock_owner.session()));
+        let behind = locks.behind(self.database.id, [self.owner()].into_iter().chain(self.lock_owner.advisory_owner()));
         self.seen = self.seen.max(self.pin.as_ref().map_or(0, Pin::snapshot)).max(behind);
         if matches!(ended, Attempt::Done) {
             let ops = connection.conn.capture().ops() as usize;

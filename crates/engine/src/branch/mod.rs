@@ -11,8 +11,8 @@
 //!     done      --> new images kept, connection given back
 //!     blocked   --> everything undone; wait for the lock; again on the newest snapshot
 //!     stale     --> READ COMMITTED: undone, again on the newest snapshot, locks kept; else 40001
-//!     exclusive --> the transaction moves to MAIN with its images and continues there (`route/transaction.rs`)
-//! commit    --> the images go to MAIN, which applies them in the common batch
+//!     exclusive --> the transaction moves to the writer with its images and continues there (`route/transaction.rs`)
+//! commit    --> the images go to the writer, which applies them in the common batch
 //! ```
 //!
 //! Answers: what a statement saw may not be durable after a restart; its answer then waits (RULE 27).

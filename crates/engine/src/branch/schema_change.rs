@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A transaction whose schema changes took longer than this keeps its connection, so that they are made again only where
-/// a statement has to see a newer snapshot. It cannot continue on MAIN: transactions that wait for its tables keep it from becoming the exclusive writer.
+/// a statement has to see a newer snapshot. It cannot continue in the writer: transactions that wait for its tables keep it from becoming the exclusive writer.
 pub const SCHEMA_CHANGES_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// Runs one schema change on the connection, which no other transaction can use from then on.

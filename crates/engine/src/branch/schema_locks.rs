@@ -1,8 +1,8 @@
 //! The locks of schema changes on a branch.
 //!
-//! A change of the schema runs on the branch like any other statement, and its text is among the images; MAIN runs it
+//! A change of the schema runs on the branch like any other statement, and its text is among the images; the writer runs it
 //! again at COMMIT. One transaction of a database does that at a time, so that ids of new tables and the schema's epoch
-//! come out the same on MAIN; what comes out otherwise is refused there (40001). Writers on other tables run concurrently with it.
+//! come out the same in the writer; what comes out otherwise is refused there (40001). Writers on other tables run concurrently with it.
 //!
 //! | transaction | lock of the schema |
 //! |---|---|

@@ -1,14 +1,14 @@
 //! How large a branch may become.
 //!
-//! Its images are in memory, and are replayed whenever a statement must see a newer snapshot. On MAIN neither is so,
+//! Its images are in memory, and are replayed whenever a statement must see a newer snapshot. In the writer neither is so,
 //! but no other transaction writes there until the transaction ends, for as long as its client takes.
 //!
 //! | images | and | it |
 //! |---|---|---|
 //! | up to [`BRANCH_BYTES_MAX`] | | stays |
 //! | more, up to half of `transaction_bytes_max` | one of [`LARGE_MAX`] permits is free, or it has one | stays |
-//! | more than [`BRANCH_BYTES_MAX`] | most of its time so far, and more than [`REPLAYS_TIME_MAX`], went into replaying them | continues on MAIN |
-//! | else | | continues on MAIN |
+//! | more than [`BRANCH_BYTES_MAX`] | most of its time so far, and more than [`REPLAYS_TIME_MAX`], went into replaying them | continues in the writer |
+//! | else | | continues in the writer |
 //!
 //! While a statement runs its own images are counted by themselves: it is stopped, and run again where the branch may
 //! grow.
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Any branch may have this many bytes of images.
 pub const BRANCH_BYTES_MAX: usize = 64 << 20;
 
-/// This many of an engine's branches may have more at a time; together they then hold no more than one transaction on MAIN.
+/// This many of an engine's branches may have more at a time; together they then hold no more than one transaction in the writer.
 const LARGE_MAX: usize = 2;
 
 /// A statement that changes whole tables in small steps would take time with the square of its transaction's length.

@@ -52,7 +52,7 @@ impl BranchState {
         self.park();
         let (mut connection, snapshot) = self.connection_on_a_snapshot()?;
         self.newest = false;
-        let (owner, session) = (self.lock_owner.id(), self.lock_owner.session());
+        let (owner, session) = (self.lock_owner.id(), self.lock_owner.advisory_owner());
         let begun = connection.begin(owner, session, snapshot, self.locks_max(), temp);
         let started = Instant::now();
         let replayed =
@@ -73,10 +73,10 @@ impl BranchState {
             let snapshot = match &self.pin {
                 Some(pin) => pin.snapshot(),
                 None => {
-                    let durable = self.database.volume().store().durable();
+                    let visible = self.database.volume().store().visible();
                     // A schema change that waits for its level is visible: the answer then waits with it.
-                    let newest = self.newest || self.seen.max(self.database.schema_number()) > durable;
-                    let at = if newest { At::Newest } else { At::Durable };
+                    let newest = self.newest || self.seen.max(self.database.schema_number()) > visible;
+                    let at = if newest { At::Newest } else { At::ForWriting };
                     self.pin.insert(self.database.pin(at, self.lock_owner.pid())).snapshot()
                 }
             };
@@ -127,8 +127,8 @@ impl BranchState {
     /// The connection kept from the last statement, if nothing has been committed since.
     fn current(&mut self) -> Option<Connection> {
         let pinned = self.pin.as_ref().map(Pin::snapshot)?;
-        let durable = self.database.volume().store().durable();
-        let newest = durable.max(self.database.schema_number());
+        let visible = self.database.volume().store().visible();
+        let newest = visible.max(self.database.schema_number());
         let current = self.keeps_snapshot || (!self.newest && pinned >= newest);
         let epoch = self.database.map().epoch;
         self.connection.take_if(|c| current && (c.changed || c.epoch() == epoch))
@@ -144,7 +144,7 @@ impl BranchState {
             false => OLDER_SNAPSHOT_MAX.max(self.size.snapshot_time()),
         };
         let pin = self.pin.as_ref().filter(|p| p.age() < age_max)?.snapshot();
-        let older = !self.keeps_snapshot && !self.newest && pin < self.database.volume().store().durable();
+        let older = !self.keeps_snapshot && !self.newest && pin < self.database.volume().store().visible();
         let older = older && pin >= self.database.schema_number();
         let epoch = self.database.map().epoch;
         self.connection.take_if(|c| older && work.may_be_late() && (c.changed || c.epoch() == epoch))

@@ -93,7 +93,7 @@ impl BranchState {
 
     /// The owner that waits for such a lock.
     pub fn waits_as(&self, id: LockId) -> OwnerId {
-        match (id.target, self.lock_owner.session()) {
+        match (id.target, self.lock_owner.advisory_owner()) {
             (Target::Advisory { .. }, Some(session)) => session,
             _ => self.owner(),
         }
@@ -107,7 +107,7 @@ impl BranchState {
     pub fn is_too_large(&mut self) -> bool {
         let fits = |state: &BranchState| state.ops.len() <= state.size.bytes_max;
         let fits = fits(self) || (self.size.grow(&self.database.engine) && fits(self));
-        // On MAIN one that keeps its snapshot could not continue if anything was committed since; nor does it need new ones.
+        // In the writer one that keeps its snapshot could not continue if anything was committed since; nor does it need new ones.
         !fits || (!self.keeps_snapshot && self.size.replays_too_much())
     }
 
@@ -119,7 +119,7 @@ impl BranchState {
     /// With more row and key locks it has to leave its branch.
     pub(super) fn locks_max(&self) -> usize {
         let max = self.database.engine.options.branch_locks_max;
-        // On MAIN one that keeps its snapshot could not continue if anything was committed since.
+        // In the writer one that keeps its snapshot could not continue if anything was committed since.
         if self.keeps_snapshot { max.saturating_mul(LOCKS_AT_SNAPSHOT) } else { max }
     }
 

@@ -1,4 +1,4 @@
-//! A branch and its waits: for locks, for a batch to be published, for what it saw to become durable.
+//! A branch and its waits: for locks, for a batch to be published, for what it saw to become visible to readers.
 
 use super::schema_locks::{locks_for, schema_lock};
 use super::state::BranchState;
@@ -59,7 +59,7 @@ impl Branch {
         self.state.as_deref().map_or_else(|| self.database.schema.read().clone(), BranchState::schema)
     }
 
-    /// Runs the work until it is done or has failed for good, then waits until everything that it saw is durable.
+    /// Runs the work until it is done or has failed for good, then waits until everything that it saw is visible to readers, so that it cannot be lost.
     pub async fn run(&mut self, mut work: Work) -> SqlResult<(Ended, Work)> {
         let mut ended = Ended::Failed(SqlError::internal("the statement was restarted too often"));
         for _ in 0..RESTARTS_MAX {
@@ -98,7 +98,7 @@ impl Branch {
                 }
             }
         }
-        self.durable().await?;
+        self.until_visible().await?;
         Ok((ended, work))
     }
 
@@ -211,9 +211,9 @@ impl Branch {
     }
 
     /// Guarantee 2: no answer depends on a commit that could still be lost.
-    pub async fn durable(&mut self) -> SqlResult<()> {
+    pub async fn until_visible(&mut self) -> SqlResult<()> {
         let seen = self.state()?.seen;
-        self.database.durable(seen).await
+        self.database.until_visible(seen).await
     }
 
     /// What its cancels reach.

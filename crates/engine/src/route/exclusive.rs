@@ -1,4 +1,4 @@
-//! An exclusive transaction, seen from its client: every statement is a message to MAIN, and an answer.
+//! An exclusive transaction, seen from its client: every statement is a message to the writer, and an answer.
 
 use crate::state::database::DatabaseState;
 use crate::state::lock_owner::LockOwner;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A transaction that is the only one on MAIN from its beginning to its end. Dropping it rolls it back.
+/// A transaction that is the only one in the writer from its beginning to its end. Dropping it rolls it back.
 pub struct ExclusiveTransaction {
     requests: Sender<ExclusiveRequest>,
     pub schema: Arc<Schema>,

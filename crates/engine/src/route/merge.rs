@@ -32,7 +32,7 @@ pub fn merge(
     if ops.is_empty() {
         drop(lock_owner);
         let result = Completion { sink, result: Ok(()), failed_step: 0, last_insert_rowid: None, number: seen };
-        database.when_durable(seen, Box::new(move || done(result)));
+        database.when_visible(seen, Box::new(move || done(result)));
         return Ok(());
     }
     let done: OnCompletion = Box::new(move |mut result| {

@@ -169,9 +169,9 @@ fn check(engine: &EngineState, changes: RoleChanges) -> SqlResult<Roles> {
 /// Stops the transaction's writer with every check made; `None` if there is nothing to commit.
 fn join(txn: WriteTxn) -> SqlResult<Option<Joined>> {
     let (database, name) = (txn.state().clone(), txn.state().name.clone());
-    let (commands, told) = unbounded();
+    let (commands, orders) = unbounded();
     let (cast, votes) = unbounded();
-    txn.participate(Participant { images: None, lock_owner: None, author: None, commands: told, votes: cast })?;
+    txn.participate(Participant { images: None, lock_owner: None, author: None, commands: orders, votes: cast })?;
     match votes.recv() {
         Ok(Vote::Ready(bytes)) => Ok(Some(Joined { database, commands, votes, bytes })),
         Ok(Vote::Nothing) => Ok(None),
@@ -257,7 +257,7 @@ fn log(
             database.redo.add_after_fragments(p.number, p.fragments, span.start, p.time_us, *bytes);
         }
         durable.iter().for_each(|tell| tell.send(()).unwrap_or_default());
-        gate.redo.tell(span.start);
+        gate.redo.appended(span.start);
         let shown_by = gate.clone();
         gate.pass(span.end, level, move || {
             // All of it becomes visible before any session that waited for a part of it continues.
@@ -265,7 +265,7 @@ fn log(
                 later.iter().for_each(|(Joined { database, .. }, p, _)| database.show_readers(p.number));
             });
             later.iter_mut().for_each(|(_, p, _)| p.lock_owner = None);
-            later.iter().for_each(|(Joined { database, .. }, p, _)| database.durable_reached(p.number));
+            later.iter().for_each(|(Joined { database, .. }, p, _)| database.now_visible(p.number));
             then();
         });
     });

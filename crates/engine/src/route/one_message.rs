@@ -1,4 +1,4 @@
-//! One-message transactions that run on a branch: those that met a branch's lock on MAIN, as a branch may wait
+//! One-message transactions that run on a branch: those that met a branch's lock in the writer, as a branch may wait
 //! (RULE 21); those that take their time, and schema changes.
 
 use crate::branch::schema_locks::runs_on_a_branch;
@@ -27,7 +27,7 @@ pub fn on_a_branch(database: &Arc<DatabaseState>, request: Request) {
 }
 
 /// Runs a request that takes its time on a branch first, so that other writers continue. One that turns out to change very much,
-/// or what only MAIN may change, begins again on MAIN.
+/// or what only the writer may change, begins again in the writer.
 pub fn beside_others(database: &Arc<DatabaseState>, request: Request) {
     let database = database.clone();
     let tasks = database.clone();
@@ -41,11 +41,11 @@ pub fn beside_others(database: &Arc<DatabaseState>, request: Request) {
 /// Returns the request unchanged if only the writer can run it, with that by which a cancel has reached it so far.
 async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Option<(Request, Arc<Interruption>)> {
     let Request { id, submission, done, ids, .. } = request;
-    let Submission { steps, sink, context, lock_timeout, session, any_order, level, author } = submission;
+    let Submission { steps, sink, context, lock_timeout, advisory_owner, any_order, level, author } = submission;
     let step = steps.first()?.clone();
-    let (its_session, its_author) = (session.clone(), author.clone());
+    let (its_owner, its_author) = (advisory_owner.clone(), author.clone());
     let options =
-        WriteOptions { lock_timeout, session: its_session, level, author: its_author, ..WriteOptions::default() };
+        WriteOptions { lock_timeout, advisory_owner: its_owner, level, author: its_author, ..WriteOptions::default() };
     let mut txn = match WriteTxn::begin_as(database, options, id).await {
         Ok(txn) => txn,
         Err(e) => {
@@ -64,7 +64,8 @@ async fn try_beside_others(database: Arc<DatabaseState>, request: Request) -> Op
             let interruption = txn.interruption()?;
             drop(txn);
             sink.reset();
-            let submission = Submission { steps, sink, context, lock_timeout, session, any_order, level, author };
+            let submission =
+                Submission { steps, sink, context, lock_timeout, advisory_owner, any_order, level, author };
             let request = Request { id, submission, merge: None, done, sole: true, lock_owner: None, ids };
             Some((request, interruption))
         }
@@ -102,8 +103,8 @@ async fn run(database: Arc<DatabaseState>, request: Request) {
         .iter()
         .any(|s| s.stmt.class == Class::Ddl && !runs_on_a_branch(&database, &s.stmt.report.facts));
     let isolation = if exclusive { WriteIsolation::Exclusive } else { WriteIsolation::default() };
-    let Submission { steps, mut sink, context, lock_timeout, session, level, author, .. } = submission;
-    let options = WriteOptions { isolation, lock_timeout, session, level, author, ..WriteOptions::default() };
+    let Submission { steps, mut sink, context, lock_timeout, advisory_owner, level, author, .. } = submission;
+    let options = WriteOptions { isolation, lock_timeout, advisory_owner, level, author, ..WriteOptions::default() };
     let mut txn = match WriteTxn::begin_as(database, options, id).await {
         Ok(txn) => txn,
         Err(e) => return done(Completion::failed(sink, e, 0)),

@@ -1,7 +1,7 @@
 //! Writes a large branch's images to the trail as fragments before the writer has them.
 //!
-//! They are sent at COMMIT, on a thread of their own, while others write: MAIN then only puts them on, and what takes
-//! longest, the disk of this node and of its standbys, keeps no other writer waiting. (174 MiB with a standby on the same disk: MAIN
+//! They are sent at COMMIT, on a thread of their own, while others write: the writer then only puts them on, and what takes
+//! longest, the disk of this node and of its standbys, keeps no other writer waiting. (174 MiB with a standby on the same disk: the writer
 //! was taken for 1.4 to 2.8 s when it sent them itself, less than half of that working.) One fragment is under way at a
 //! time, so others' batches pass between two of them, and the governor is asked before each.
 //!
@@ -66,15 +66,15 @@ fn send_one(database: &Arc<DatabaseState>, txn: TxnId, sent: &mut Prewritten, pi
     // Other sessions do not wait until the next segment is prepared.
     let left_bytes = engine.trail.segment_bytes() / LEFT_OF_A_SEGMENT;
     let reservation = engine.trail.reserve_beside(bytes, left_bytes).ok()?;
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let of = database.clone();
     let on_durable = Box::new(move |span: Span| {
         of.redo.fragment(txn.0, span.start);
         // The receiver is gone if it took too long.
-        tell.send(()).unwrap_or_default();
+        sender.send(()).unwrap_or_default();
     });
     sent.add(piece.len());
     engine.trail.append(reservation.for_commits(0), body, on_durable).ok()?;
-    told.recv_timeout(HANGS).ok()?;
+    receiver.recv_timeout(HANGS).ok()?;
     Some(bytes)
 }

@@ -1,4 +1,4 @@
-//! Reads a durable snapshot, concurrently with writers and without waiting for any.
+//! Reads a visible snapshot, concurrently with writers and without waiting for any.
 
 use crate::state::database::DatabaseState;
 use crate::state::pin::{At, Pin};
@@ -44,7 +44,7 @@ impl Reader {
         &mut self.connection().conn
     }
 
-    /// The connection with the schema of the newest durable snapshot. SQLite compares its copy of the schema when a
+    /// The connection with the schema of the newest visible snapshot. SQLite compares its copy of the schema when a
     /// statement runs, not when it is prepared: without this an index dropped by another session would still be "already
     /// there", and a table that has become virtual would be judged as a plain one.
     pub(crate) fn conn_to_prepare(&mut self) -> SqlResult<&mut Conn> {
@@ -58,7 +58,7 @@ impl Reader {
         Ok(&mut c.conn)
     }
 
-    /// Makes all statements until [`Reader::end`] see one snapshot: the newest durable one when the first of them
+    /// Makes all statements until [`Reader::end`] see one snapshot: the newest visible one when the first of them
     /// begins.
     pub fn begin(&mut self) -> SqlResult<()> {
         let c = self.connection();
@@ -69,7 +69,7 @@ impl Reader {
     /// Begins as [`Reader::begin`] does, for a transaction that may write at this snapshot later, on behalf of the
     /// client with process number `pid`.
     pub fn begin_to_write_later(&mut self, pid: i32) -> SqlResult<()> {
-        self.pin = Some(self.database.pin(At::Readable, pid));
+        self.pin = Some(self.database.pin(At::Visible, pid));
         self.begin()
     }
 

@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | branch | a statement that a branch can run | branch |
 //! | branch | a schema change that a branch can make | branch, with the schema and the tables it is about locked |
-//! | branch | any other schema change; a statement on a table with triggers or of a virtual table; very many images | it waits until it is the exclusive writer, and continues on MAIN with what it has done |
+//! | branch | any other schema change; a statement on a table with triggers or of a virtual table; very many images | it waits until it is the exclusive writer, and continues in the writer with what it has done |
 //! | branch | commit | its images are merged; the ticket says how that went |
-//! | MAIN | anything | as [`crate::route::exclusive`] says |
+//! | the writer | anything | as [`crate::route::exclusive`] says |
 //! | either | dropped, rolled back | nothing of it is left |
 //!
 //! A transaction that fails to become the exclusive writer (lock_timeout, deadlock, REPEATABLE READ with commits after its
@@ -21,7 +21,7 @@ use crate::route::exclusive::ExclusiveTransaction;
 use crate::route::merge::merge;
 use crate::route::prepared;
 use crate::route::reader::prepare;
-use crate::state::advisory::Session;
+use crate::state::advisory::AdvisoryOwner;
 use crate::state::database::{DatabaseState, closed, next_txn_id};
 use crate::state::interruption::Interruption;
 use crate::state::lock_owner::LockOwner;
@@ -40,7 +40,7 @@ use std::time::Duration;
 /// What a transaction sees of others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteIsolation {
-    /// Each statement sees the newest durable snapshot and the transaction's own changes.
+    /// Each statement sees the newest visible snapshot and the transaction's own changes.
     #[default]
     ReadCommitted,
     /// One snapshot for all statements; changing what another transaction has changed since is 40001.
@@ -58,10 +58,10 @@ pub struct WriteOptions {
     pub idle_timeout: Duration,
     /// Longest wait for a lock; 0 is indefinitely.
     pub lock_timeout: Duration,
-    /// The snapshot to keep under REPEATABLE READ, which the caller holds; `None`: the newest durable one.
+    /// The snapshot to keep under REPEATABLE READ, which the caller holds; `None`: the newest visible one.
     pub snapshot: Option<u64>,
     /// The client's session, which owns advisory locks.
-    pub session: Option<Arc<Session>>,
+    pub advisory_owner: Option<Arc<AdvisoryOwner>>,
     /// The client's transaction goes over several databases and this is its part in one of them: that of another.
     pub part_of: Option<WholeTransaction>,
     /// What its commit waits for.
@@ -81,7 +81,7 @@ impl Default for WriteOptions {
             idle_timeout: Duration::ZERO,
             lock_timeout: Duration::ZERO,
             snapshot: None,
-            session: None,
+            advisory_owner: None,
             part_of: None,
             level: Level::Local,
             author: None,
@@ -122,7 +122,7 @@ fn conflict() -> SqlError {
 /// The outcome of a statement that was to run on the branch.
 pub(crate) enum Executed {
     Here(TxnRan),
-    /// It ran, and the branch has become so large that it has to continue on MAIN.
+    /// It ran, and the branch has become so large that it has to continue in the writer.
     TooLarge(TxnRan),
     /// It did not run: only the writer can run it.
     NeedsExclusive(Box<dyn Sink>),
@@ -138,7 +138,7 @@ impl WriteTxn {
     pub(crate) async fn begin_as(database: Arc<DatabaseState>, options: WriteOptions, id: u64) -> SqlResult<WriteTxn> {
         let interruption = Arc::new(Interruption::default());
         database.interruptions.lock().insert(id, interruption.clone());
-        let lock_owner = database.lock_owner(options.session.clone(), options.part_of.map(|b| b.0));
+        let lock_owner = database.lock_owner(options.advisory_owner.clone(), options.part_of.map(|b| b.0));
         let state = BranchState::new(database.clone(), lock_owner);
         let mut branch = Branch::new(id, state, options.lock_timeout, interruption);
         let exclusive = options.isolation == WriteIsolation::Exclusive;
@@ -150,7 +150,7 @@ impl WriteTxn {
             let at = match options.snapshot {
                 Some(number) if number < database.schema_number() => return Err(conflict()),
                 Some(number) => At::Held(number),
-                None => At::Durable,
+                None => At::ForWriting,
             };
             let state = branch.state()?;
             state.keep(database.pin(at, state.lock_owner.pid()));
@@ -281,7 +281,7 @@ impl WriteTxn {
         }
     }
 
-    /// Runs one statement, and never moves to MAIN.
+    /// Runs one statement, and never moves to the writer.
     pub(crate) async fn execute_on_branch(
         &mut self,
         number: usize,
@@ -367,7 +367,7 @@ impl WriteTxn {
         if branch.state()?.is_too_large() { self.become_exclusive().await } else { Ok(()) }
     }
 
-    /// Waits until it is the exclusive writer, and continues on MAIN.
+    /// Waits until it is the exclusive writer, and continues in the writer.
     pub(crate) async fn become_exclusive(&mut self) -> SqlResult<()> {
         let Mode::Branch(branch) = &mut self.mode else { return Ok(()) };
         let waited = branch.lock(self.database.database_lock(), LockMode::Exclusive).await;

@@ -15,16 +15,16 @@ pub const FUNCTION: &str = "holdfast_advisory";
 pub const COST: Cost = Cost::Constant;
 
 /// A client's session, for locks that outlive its transactions. They are released when it is dropped.
-pub struct Session {
+pub struct AdvisoryOwner {
     locks: Arc<LockManager>,
     owner: OwnerId,
     pub pid: i32,
 }
 
-impl Session {
-    pub(crate) fn new(locks: Arc<LockManager>, pid: i32) -> Session {
+impl AdvisoryOwner {
+    pub(crate) fn new(locks: Arc<LockManager>, pid: i32) -> AdvisoryOwner {
         let owner = locks.new_session(pid);
-        Session { locks, owner, pid }
+        AdvisoryOwner { locks, owner, pid }
     }
 
     pub(crate) fn owner(&self) -> OwnerId {
@@ -37,7 +37,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for AdvisoryOwner {
     fn drop(&mut self) {
         self.locks.end(self.owner);
     }

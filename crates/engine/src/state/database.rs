@@ -1,6 +1,6 @@
 //! The state of one open database: its volume, its schema, its connections, and the way to its writer.
 
-use crate::state::advisory::{self, Session};
+use crate::state::advisory::{self, AdvisoryOwner};
 use crate::state::branch_connection::Pool;
 use crate::state::engine::EngineState;
 use crate::state::ids::Ids;
@@ -39,7 +39,7 @@ const NEXT_ID: &str = "holdfast_next_id";
 /// Idle reader connections kept per database.
 const READERS_KEPT_MAX: usize = 16;
 
-/// Called when a batch is durable.
+/// Called when a batch is visible to readers.
 type OnReached = Box<dyn FnOnce() + Send>;
 
 /// The databases of an engine that are open.
@@ -81,9 +81,9 @@ pub struct DatabaseState {
     pub side_log: Arc<SideLog>,
     /// Prepared transactions.
     pub prepared: Mutex<Registry>,
-    /// Answers that wait until a batch is durable and has reached its level, by batch number.
+    /// Answers that wait until a batch is visible to readers, by batch number.
     pub waiting: Mutex<Vec<(u64, OnReached)>>,
-    /// What MAIN runs by itself right now, for cancel: the id of a request or transaction, 0 for nothing that may be interrupted.
+    /// What the writer runs by itself right now, for cancel: the id of a request or transaction, 0 for nothing that may be interrupted.
     pub running: Mutex<Running>,
     /// One checkpoint at a time.
     pub checkpointing: Mutex<()>,
@@ -162,7 +162,7 @@ impl DatabaseState {
         let mut published = self.map.write();
         self.schema_number.store(number, Ordering::Release);
         *published = Published { map, changing: false };
-        self.readable.published(schema, number, || self.volume().store().durable());
+        self.readable.published(schema, number, || self.volume().store().visible());
     }
 
     /// Records that a batch that changes the schema is about to be published, or could not be.
@@ -176,25 +176,25 @@ impl DatabaseState {
         !published.changing && published.map.epoch == epoch && self.schema_number() <= snapshot
     }
 
-    /// Completes when batch `number` is durable; an error means that it will never be.
-    pub async fn durable(&self, number: u64) -> SqlResult<()> {
-        if self.volume().store().durable() >= number {
+    /// Completes when batch `number` is visible to readers; an error means that it will never be.
+    pub async fn until_visible(&self, number: u64) -> SqlResult<()> {
+        if self.volume().store().visible() >= number {
             return Ok(());
         }
         let (sender, receiver) = oneshot::channel();
         // The receiver is gone when the caller stopped waiting.
-        self.when_durable(number, Box::new(move || sender.send(()).unwrap_or_default()));
+        self.when_visible(number, Box::new(move || sender.send(()).unwrap_or_default()));
         let failed =
             "the server is stopping, or its trail has failed; whether the transaction's reads are durable is unknown";
         receiver.await.map_err(|_| SqlError::new(SqlState::IO_ERROR, failed))
     }
 
-    /// Runs `answer` as soon as batch `number` is durable.
-    pub fn when_durable(&self, number: u64, answer: OnReached) {
+    /// Runs `answer` as soon as batch `number` is visible to readers.
+    pub fn when_visible(&self, number: u64, answer: OnReached) {
         {
             let mut waiting = self.waiting.lock();
-            // Checked under the lock that `durable_reached` takes, so that no waiter is missed.
-            if self.volume().store().durable() < number {
+            // Checked under the lock that `now_visible` takes, so that no waiter is missed.
+            if self.volume().store().visible() < number {
                 if !self.engine.failed.load(Ordering::Acquire) {
                     waiting.push((number, answer));
                 }
@@ -207,11 +207,11 @@ impl DatabaseState {
     /// Batch `number` is on disk and has reached its level: readers see it, and its schema.
     pub fn show_readers(&self, number: u64) {
         let volume = self.volume();
-        self.readable.passed(number, || volume.store().set_durable(number));
+        self.readable.passed(number, || volume.store().set_visible(number));
     }
 
-    /// Batch `number` is on disk and has reached its level.
-    pub fn durable_reached(&self, number: u64) {
+    /// Batch `number` is on disk and has reached its level: readers see it, and the answers that wait for it leave.
+    pub fn now_visible(&self, number: u64) {
         self.show_readers(number);
         let due: Vec<_> = {
             let mut waiting = self.waiting.lock();
@@ -270,7 +270,7 @@ impl DatabaseState {
         }
     }
 
-    /// A connection that reads durable snapshots: one kept from an earlier use, or a new one.
+    /// A connection that reads visible snapshots: one kept from an earlier use, or a new one.
     pub fn reader(self: &Arc<DatabaseState>) -> SqlResult<Connection> {
         let kept = self.readers.lock().pop();
         let current = self.volume();
@@ -315,8 +315,8 @@ impl DatabaseState {
     }
 
     /// A new transaction in the lock manager. `part_of`: another part of it, in another database.
-    pub fn lock_owner(&self, session: Option<Arc<Session>>, part_of: Option<OwnerId>) -> LockOwner {
-        LockOwner::new(&self.engine.locks, self.id, session, part_of)
+    pub fn lock_owner(&self, advisory_owner: Option<Arc<AdvisoryOwner>>, part_of: Option<OwnerId>) -> LockOwner {
+        LockOwner::new(&self.engine.locks, self.id, advisory_owner, part_of)
     }
 
     /// The lock that writing branches share and the exclusive writer holds alone.

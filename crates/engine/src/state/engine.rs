@@ -363,7 +363,7 @@ impl EngineState {
             local.volumes.insert(checkpoint.volume, LocalCheckpoint { checkpoint: *checkpoint, end });
         }
         // Everything that the applying thread has processed, so that a restart need not process it again.
-        local.listed_to = local.listed_to.max(self.redo.told());
+        local.listed_to = local.listed_to.max(self.redo.counted_to());
         let written = local.write(&*self.options.disk, &self.dir);
         follow.state.lock().unwritten = written.is_err();
         match written {

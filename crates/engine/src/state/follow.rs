@@ -6,9 +6,9 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A volume's last boxcar in the trail.
+/// A volume's last batch in the trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LastBoxcar {
+pub struct LastBatch {
     pub number: u64,
     pub start: Lsn,
     pub end: Lsn,
@@ -34,8 +34,8 @@ pub struct Progress {
     /// boxcar begins here, unless a base copy ends later: only the master knows whether that one is durable there.
     /// Readers may have seen it before the restart, and see it again as soon as the master is back.
     pub whole_from: Lsn,
-    /// Each volume's last boxcar in the trail at the time it was opened.
-    pub last: BTreeMap<VolumeId, LastBoxcar>,
+    /// Each volume's last batch in the trail at the time it was opened.
+    pub last: BTreeMap<VolumeId, LastBatch>,
     /// Numbers of batches that were published, and where they end in the trail, since each volume's last checkpoint.
     pub ends: BTreeMap<VolumeId, VecDeque<(u64, Lsn)>>,
     pub stop: bool,
@@ -134,8 +134,8 @@ impl Follow {
     }
 }
 
-/// Computes [`Follow::end_of`] from the last boxcars of the trail as it was found.
-pub fn found_end(last: &BTreeMap<VolumeId, LastBoxcar>, id: VolumeId, number: u64) -> Lsn {
+/// Computes [`Follow::end_of`] from the last batches of the trail as it was found.
+pub fn found_end(last: &BTreeMap<VolumeId, LastBatch>, id: VolumeId, number: u64) -> Lsn {
     match last.get(&id) {
         Some(last) if number >= last.number => last.end,
         // What is before a boxcar was durable at the master before that one was written.

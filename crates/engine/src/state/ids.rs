@@ -1,6 +1,6 @@
 //! Row ids from one counter a table, so that concurrent transactions do not choose the same one (RULE 32).
 //!
-//! A counter begins at the highest rowid that the first transaction to ask can see, or that MAIN has inserted since the database
+//! A counter begins at the highest rowid that the first transaction to ask can see, or that the writer has inserted since the database
 //! was opened, whichever is higher; every inserted rowid raises it. A schema change forgets the counters of tables that
 //! come or go with it, whether it is made or undone: it has locked them exclusively, so no other transaction holds ids of theirs that are not
 //! inserted yet. Ids of transactions that fail are lost, as PostgreSQL's are; those of an attempt that the server itself
@@ -117,7 +117,7 @@ mod tests {
     fn an_id_is_given_once() {
         let ids = Ids::default();
         ids.inserted(b"T", 5);
-        assert_eq!(ids.next("t", &|| Ok(3)).unwrap(), 6, "MAIN has inserted more than this snapshot shows");
+        assert_eq!(ids.next("t", &|| Ok(3)).unwrap(), 6, "the writer has inserted more than this snapshot shows");
         assert_eq!(ids.next("T", &|| panic!("looked already")).unwrap(), 7);
         ids.inserted(b"t", 100);
         assert_eq!(ids.next("t", &|| Ok(0)).unwrap(), 101);

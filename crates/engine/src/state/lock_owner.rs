@@ -1,6 +1,6 @@
 //! A transaction in the lock manager, and what ends with it.
 
-use crate::state::advisory::Session;
+use crate::state::advisory::AdvisoryOwner;
 use crate::state::locks::{LockId, LockManager, LockMode, OwnerId};
 use holdfast_types::VolumeId;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub struct LockOwner {
     volume: VolumeId,
     id: OwnerId,
     /// Its client's session, whose advisory locks may end with the transaction.
-    session: Option<Arc<Session>>,
+    advisory_owner: Option<Arc<AdvisoryOwner>>,
     advisory: Vec<(OwnerId, LockId, LockMode)>,
 }
 
@@ -24,18 +24,18 @@ impl LockOwner {
     pub fn new(
         locks: &Arc<LockManager>,
         volume: VolumeId,
-        session: Option<Arc<Session>>,
+        advisory_owner: Option<Arc<AdvisoryOwner>>,
         part_of: Option<OwnerId>,
     ) -> LockOwner {
         locks.enter(volume, NO_SNAPSHOT);
-        let pid = session.as_ref().map_or(0, |s| s.pid);
+        let pid = advisory_owner.as_ref().map_or(0, |s| s.pid);
         let id = locks.new_owner(pid, part_of);
-        LockOwner { locks: locks.clone(), volume, id, session, advisory: Vec::new() }
+        LockOwner { locks: locks.clone(), volume, id, advisory_owner, advisory: Vec::new() }
     }
 
     /// The owner of its advisory locks.
-    pub fn session(&self) -> Option<OwnerId> {
-        self.session.as_ref().map(|s| s.owner())
+    pub fn advisory_owner(&self) -> Option<OwnerId> {
+        self.advisory_owner.as_ref().map(|s| s.owner())
     }
 
     /// Records an advisory lock that ends with the transaction.
@@ -54,13 +54,13 @@ impl LockOwner {
 
     /// It continues without its client.
     pub fn forget_session(&mut self) {
-        self.session = None;
+        self.advisory_owner = None;
         self.locks.forget_client(self.id);
     }
 
     /// The process number that its client knows; 0 for none.
     pub fn pid(&self) -> i32 {
-        self.session.as_ref().map_or(0, |s| s.pid)
+        self.advisory_owner.as_ref().map_or(0, |s| s.pid)
     }
 }
 

@@ -66,7 +66,7 @@ pub struct Options {
     /// Trail bytes that redo may have to read.
     pub redo_bytes_max: u64,
     /// Requests in one batch.
-    pub boxcar_requests_max: usize,
+    pub batch_requests_max: usize,
     /// Row images of one transaction; beyond it the transaction fails with 54000.
     pub transaction_bytes_max: u64,
     /// A branch with at least this many bytes of images writes them to the trail itself when it commits, in eight
@@ -123,7 +123,7 @@ impl Default for Options {
             scratch_bytes_max: 16 << 30,
             redo_time_max: Duration::from_millis(1000),
             redo_bytes_max: 1 << 30,
-            boxcar_requests_max: 200,
+            batch_requests_max: 200,
             transaction_bytes_max: 1 << 30,
             prewrite_bytes_min: 8 << 20,
             side_copy_bytes_min: 1 << 20,

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// The newest one whose commits have all reached their levels, for a reader.
-    Readable,
+    Visible,
     /// That one, for what may write: where it is older than the batch that published the present schema, the newest
     /// published one.
-    Durable,
-    /// The newest published one; what depends on it must wait until it is durable.
+    ForWriting,
+    /// The newest published one; what depends on it must wait until it is visible.
     Newest,
     /// One that the caller makes sure is held at this moment.
     Held(u64),
@@ -45,8 +45,8 @@ impl Pin {
         // In one critical section with the versions; otherwise those newer than the snapshot might be dropped in
         // between.
         let (snapshot, holder) = locks.enter_with(volume, pid, || match at {
-            At::Durable if store.durable() < schema_number() => store.acquire_newest().0,
-            At::Durable | At::Readable => store.acquire().0,
+            At::ForWriting if store.visible() < schema_number() => store.acquire_newest().0,
+            At::ForWriting | At::Visible => store.acquire().0,
             At::Newest => store.acquire_newest().0,
             At::Held(number) => store.acquire_at(number).0,
         });

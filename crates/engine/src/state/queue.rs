@@ -1,4 +1,4 @@
-//! What MAIN, the writer of a database, is asked to do: plain data and reply channels. A sender knows no
+//! What the writer of a database is asked to do: plain data and reply channels. A sender knows no
 //! writer.
 
 use crate::state::lock_owner::LockOwner;
@@ -190,7 +190,7 @@ pub enum Command {
     Continue,
 }
 
-/// What MAIN answers.
+/// What the writer answers.
 pub enum Vote {
     /// Every check is done; the bytes of its record so far.
     Ready(u64),

@@ -1,4 +1,4 @@
-//! A connection that reads durable snapshots, kept by its database between two uses.
+//! A connection that reads visible snapshots, kept by its database between two uses.
 
 use crate::statement::cache::StatementCache;
 use crate::statement::run::to_sql;

@@ -17,19 +17,19 @@ pub struct Totals {
     /// The part of it that belongs to transactions which were written in fragments.
     pub large_time_us: AtomicU64,
     pub bytes: AtomicU64,
-    told: AtomicU64,
+    counted_to: AtomicU64,
 }
 
 impl Totals {
     /// The trail reported that the batch at `start` was appended; it reports in order.
-    pub fn tell(&self, start: Lsn) {
-        self.told.fetch_max(start.0, Ordering::AcqRel);
+    pub fn appended(&self, start: Lsn) {
+        self.counted_to.fetch_max(start.0, Ordering::AcqRel);
     }
 
     /// Everything durable below this position has been counted as debt. Read it before the debt itself: the trail's own
     /// durable position advances before a batch is counted, and redo that started there would miss that batch.
-    pub fn told(&self) -> Lsn {
-        Lsn(self.told.load(Ordering::Acquire))
+    pub fn counted_to(&self) -> Lsn {
+        Lsn(self.counted_to.load(Ordering::Acquire))
     }
 }
 

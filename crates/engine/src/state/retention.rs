@@ -413,7 +413,7 @@ mod tests {
         disk.fail_sync(1);
         floor.give_up(&disk, dir, Lsn(90_000), 10_000).unwrap_err();
         assert_eq!(floor.lowest(), Some(Lsn(50_000)));
-        assert_eq!(floor.give_up(&disk, dir, Lsn(90_000), 10_000).unwrap(), ["b"], "told when it is true");
+        assert_eq!(floor.give_up(&disk, dir, Lsn(90_000), 10_000).unwrap(), ["b"], "reported when it is true");
         assert_eq!((floor.lowest(), held(&disk)), (None, None));
     }
 

@@ -33,7 +33,7 @@ impl Stats {
         self.lock_waits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request met a lock on MAIN and runs again on a branch.
+    /// A request met a lock in the writer and runs again on a branch.
     pub fn sent_to_branch(&self) {
         self.sent_to_branches.fetch_add(1, Ordering::Relaxed);
     }

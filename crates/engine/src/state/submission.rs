@@ -1,6 +1,6 @@
 //! A one-message transaction on its way through the writer, and the ticket for its result.
 
-use crate::state::advisory::Session;
+use crate::state::advisory::AdvisoryOwner;
 use crate::statement::model::Step;
 use holdfast_types::record::Author;
 use holdfast_types::{Level, SessionContext, Sink, SqlError, SqlResult};
@@ -20,7 +20,7 @@ pub struct Submission {
     /// Longest wait for a lock that another transaction holds; 0 is indefinitely.
     pub lock_timeout: Duration,
     /// The client's session, which owns advisory locks.
-    pub session: Option<Arc<Session>>,
+    pub advisory_owner: Option<Arc<AdvisoryOwner>>,
     /// Others that were submitted before or after it may overtake it. A caller that waits for each answer before the next
     /// batch can allow that always: one that takes its time then does not stop the other writers.
     pub any_order: bool,
@@ -35,7 +35,7 @@ impl Submission {
     pub fn new(steps: Vec<Step>, sink: Box<dyn Sink>) -> Submission {
         let (lock_timeout, level) = (Duration::ZERO, Level::Local);
         let context = SessionContext::NONE;
-        Submission { steps, sink, context, lock_timeout, session: None, any_order: false, level, author: None }
+        Submission { steps, sink, context, lock_timeout, advisory_owner: None, any_order: false, level, author: None }
     }
 }
 

@@ -176,7 +176,7 @@ pub fn schema_to_sql(error: &SchemaError, sql: &str, schema: &Schema) -> SqlErro
 pub fn to_sql(error: &SqliteError, sql: &str, schema: &Schema) -> SqlError {
     // A cause may be left over: integrity_check continues after a read that failed.
     match take_cause().filter(|_| error.is_of_the_file()) {
-        Some(cause) => told(&cause),
+        Some(cause) => read_failed(&cause),
         None => sqlstate::sql_error(error, sql, Some(schema)),
     }
 }
@@ -184,13 +184,13 @@ pub fn to_sql(error: &SqliteError, sql: &str, schema: &Schema) -> SqlError {
 /// The error of a transaction that SQLite has ended by itself: the failed read if there was one, which some statements,
 /// such as PRAGMA table_list, do not report.
 pub fn ended_by_itself(otherwise: SqlError) -> SqlError {
-    take_cause().map_or(otherwise, |cause| told(&cause))
+    take_cause().map_or(otherwise, |cause| read_failed(&cause))
 }
 
 /// The error for the client of a connection that could not be opened.
 pub fn not_opened(error: &VolumeError) -> SqlError {
     match error {
-        VolumeError::Read(cause) => told(cause),
+        VolumeError::Read(cause) => read_failed(cause),
         other => SqlError::internal(other.to_string()),
     }
 }
@@ -210,7 +210,7 @@ pub fn on_a_fresh_snapshot<T>(mut work: impl FnMut() -> SqlResult<T>) -> SqlResu
     }
 }
 
-fn told(cause: &ReadError) -> SqlError {
+fn read_failed(cause: &ReadError) -> SqlError {
     match cause {
         ReadError::SnapshotTooOld(_) => SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old")
             .with_hint("Run the long report while less is written, or raise scratch_bytes_max."),

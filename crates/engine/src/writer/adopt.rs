@@ -5,9 +5,9 @@
 //! |---|---|
 //! | the copy repeats the last batches and is closed | the images are merged in the usual way |
 //! | the record: it refers to the prewritten fragments, or contains the images | everything is undone, and the client gets the error |
-//! | MAIN lets go of the volume and of all pages that it has written | likewise: it would publish older ones over the copy's |
+//! | the writer lets go of the volume and of all pages that it has written | likewise: it would publish older ones over the copy's |
 //! | the pages are published | likewise: nothing was published |
-//! | MAIN reads the volume again | the writer refuses all further work; the batch is complete, and is written to the trail |
+//! | the writer reads the volume again | the writer refuses all further work; the batch is complete, and is written to the trail |
 //! | versions, the trail | as for every batch ([`super::publish`]) |
 //! | its locks are released on another thread; then the answer may leave | |
 
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// MAIN's connection keeps its lock and its cache as long as it is exclusive.
+/// The writer's connection keeps its lock and its cache as long as it is exclusive.
 const LET_GO: &str = "pragma locking_mode=normal; select number from main.holdfast_meta";
 const TAKE_AGAIN: &str = "pragma locking_mode=exclusive";
 const NUMBER: &str = "select number from main.holdfast_meta";
@@ -110,7 +110,7 @@ impl Writer {
     }
 
     fn finish_copy(&mut self, copy: Box<SideCopy>) -> Result<Finished, Box<dyn std::error::Error>> {
-        // The transaction has changed nothing on MAIN, which only reads from here on.
+        // The transaction has changed nothing in the writer, which only reads from here on.
         self.conn.run(self.control.rollback)?;
         Ok(copy.finish(self.number(), self.database.engine.epoch)?)
     }

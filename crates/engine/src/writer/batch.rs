@@ -29,10 +29,10 @@ use std::time::{Duration, Instant};
 /// A batch ends when it has run this long although more is queued: those already in it wait for its sync.
 const BATCH_TIME_MAX: Duration = Duration::from_millis(10);
 
-/// A batch of at most this many requests, with nothing queued behind it, is written to the trail by MAIN itself: the way
+/// A batch of at most this many requests, with nothing queued behind it, is written to the trail by the writer itself: the way
 /// through the trail's thread would cost a lone client two more wake-ups. With more clients it pays to run their next
-/// requests during the sync. Where there are branches their next merge comes at any moment, so MAIN stays free.
-const WRITTEN_BY_MAIN_MAX: usize = 2;
+/// requests during the sync. Where there are branches their next merge comes at any moment, so the writer stays free.
+const WRITTEN_BY_WRITER_MAX: usize = 2;
 
 /// The outcome of running one request.
 enum Ran {
@@ -78,7 +78,7 @@ impl Writer {
         let mut more = false;
         while let Some(request) = next.take() {
             record = self.take_in(request, record, &mut taken);
-            let full = taken.finished.len() + taken.refused.len() >= self.database.engine.options.boxcar_requests_max
+            let full = taken.finished.len() + taken.refused.len() >= self.database.engine.options.batch_requests_max
                 || self.conn.capture().len() >= self.sizes.batch_bytes
                 || started.elapsed() >= BATCH_TIME_MAX;
             if full || self.conn.autocommit() {
@@ -96,11 +96,11 @@ impl Writer {
             }
         }
         let branches = self.on.lock().registering;
-        self.nothing_else = !more && !branches && taken.finished.len() <= WRITTEN_BY_MAIN_MAX;
+        self.nothing_else = !more && !branches && taken.finished.len() <= WRITTEN_BY_WRITER_MAX;
         let by_itself = self.nothing_else;
         self.close_batch(record, taken, started);
         self.nothing_else = false;
-        // Requests that came while MAIN itself was writing; without this two clients would always alternate, a sync each.
+        // Requests that came while the writer itself was writing; without this two clients would always alternate, a sync each.
         let behind = commands.len();
         if by_itself && behind > 0 {
             self.database.engine.trail.commits_behind(behind);

@@ -142,7 +142,7 @@ impl Writer {
     /// Opens the writer on the database's volume.
     pub fn open(database: Arc<DatabaseState>, give_back: GiveBack) -> Result<Writer, OpenError> {
         let volume = database.volume();
-        let mut conn = volume.open_main()?;
+        let mut conn = volume.open_writer()?;
         let name = database.name.clone();
         let sqlite = |source| OpenError::Sqlite { name: name.clone(), source };
         let schema_error = |source| OpenError::Schema { name: name.clone(), source };
@@ -235,8 +235,8 @@ impl Writer {
 
     /// Branches compare versions with the rows registered from here on.
     fn begin_registering(&mut self) {
-        let (number, durable) = (self.number(), self.volume.store().durable());
-        let registering = self.database.engine.locks.begin_batch(self.database.id, number, durable);
+        let (number, visible) = (self.number(), self.volume.store().visible());
+        let registering = self.database.engine.locks.begin_batch(self.database.id, number, visible);
         if registering {
             self.database.branches.take_away(&self.database);
         }

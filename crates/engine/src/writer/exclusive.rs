@@ -1,16 +1,16 @@
-//! An exclusive transaction: MAIN serves its statements one by one, and no other request until it ends.
+//! An exclusive transaction: the writer serves its statements one by one, and no other request until it ends.
 //!
 //! | state | request | next |
 //! |---|---|---|
 //! | open | run, savepoint, release, rollback to | open |
 //! | open | run that makes SQLite roll everything back | lost |
-//! | open | commit, by itself or together with other databases | committed or backed out; MAIN is free |
-//! | open | rollback, or the client is gone | backed out; MAIN is free |
-//! | open | nothing for idle_in_transaction_timeout | backed out; MAIN is free; the next request finds it closed |
-//! | lost | rollback | MAIN is free |
+//! | open | commit, by itself or together with other databases | committed or backed out; the writer is free |
+//! | open | rollback, or the client is gone | backed out; the writer is free |
+//! | open | nothing for idle_in_transaction_timeout | backed out; the writer is free; the next request finds it closed |
+//! | lost | rollback | the writer is free |
 //! | lost | anything else | 25P02 |
 //!
-//! Before its first answer everything published earlier must be durable: from then on it reads MAIN's own state, and
+//! Before its first answer everything published earlier must be durable: from then on it reads the writer's own state, and
 //! no other transaction writes until it ends (guarantee 2).
 
 use super::commands::Commands;
@@ -60,8 +60,8 @@ impl Writer {
         self.changes_are_of(Some(lock_owner.id()));
         let begun = begun.and_then(|()| self.take_over(&begin.images, &mut savepoints));
         // What it would see may still be lost, so it must not be shown.
-        let durable = self.wait_until_durable();
-        let begun = begun.and_then(|()| match durable {
+        let visible = self.wait_until_visible();
+        let begun = begun.and_then(|()| match visible {
             true => Ok(()),
             false => Err(closed(&self.database.name)),
         });
@@ -123,10 +123,10 @@ impl Writer {
     /// Waits for everything published to be durable and to reach its level. Returns false if it never will, because the
     /// trail or the gate is closed.
     #[must_use]
-    pub fn wait_until_durable(&self) -> bool {
+    pub fn wait_until_visible(&self) -> bool {
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let newest = self.database.volume().store().newest();
-        self.database.when_durable(newest, Box::new(move || sender.send(()).unwrap_or_default()));
+        self.database.when_visible(newest, Box::new(move || sender.send(()).unwrap_or_default()));
         receiver.recv().is_ok()
     }
 

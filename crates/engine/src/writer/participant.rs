@@ -2,11 +2,11 @@
 //!
 //! | state | command | next |
 //! |---|---|---|
-//! | backed out, the reason reported | none | MAIN is free |
-//! | backed out, it has changed nothing | none | MAIN is free |
+//! | backed out, the reason reported | none | the writer is free |
+//! | backed out, it has changed nothing | none | the writer is free |
 //! | ready: all checks made, nothing published | commit | published, the record handed over; or backed out, the error reported |
-//! | ready | none, the others could not | backed out; MAIN is free |
-//! | published | continue: one append took the records of all | MAIN is free |
+//! | ready | none, the others could not | backed out; the writer is free |
+//! | published | continue: one append took the records of all | the writer is free |
 //! | published | none | broken: nothing may be written from here on |
 
 use super::connection::Writer;

@@ -125,11 +125,11 @@ impl Writer {
         database.engine.stats.batch(commits as u64);
         let on_durable: OnDurable = Box::new(move |span| {
             database.redo.add_after_fragments(number, fragments, span.start, time_us, bytes);
-            database.engine.redo.tell(span.start);
+            database.engine.redo.appended(span.start);
             let engine = database.engine.clone();
             engine.pass(span.end, level, move || {
                 database.engine.show(span.end, || database.show_readers(number));
-                database.durable_reached(number);
+                database.now_visible(number);
                 answers.into_iter().for_each(Answer::send);
             });
         });
@@ -154,6 +154,6 @@ impl Writer {
     pub(super) fn answer_without_batch(&mut self, answers: Vec<Answer>) {
         let newest = self.volume.store().newest();
         let answers: Vec<Answer> = answers.into_iter().map(Answer::without_locks).collect();
-        self.database.when_durable(newest, Box::new(move || answers.into_iter().for_each(Answer::send)));
+        self.database.when_visible(newest, Box::new(move || answers.into_iter().for_each(Answer::send)));
     }
 }

@@ -46,7 +46,7 @@ pub fn start(database: &Arc<DatabaseState>, give_back: GiveBack) -> Result<JoinH
     let mut writer = Writer::open(database.clone(), give_back)?;
     restore(database, &mut writer)?;
     let (sender, queue) = crossbeam_channel::unbounded();
-    let thread = std::thread::Builder::new().name(format!("main-{}", database.id));
+    let thread = std::thread::Builder::new().name(format!("writer-{}", database.id));
     let thread = thread.spawn(move || serve(writer, Commands::new(queue))).map_err(|source| OpenError::Io {
         what: "start a thread for",
         path: database.volume().store().path().to_owned(),

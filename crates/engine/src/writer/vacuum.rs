@@ -1,6 +1,6 @@
 //! VACUUM: a compacted copy replaces the file.
 //!
-//! SQLite's own VACUUM renumbers hidden rowids; VACUUM INTO keeps them (RULE 16). So MAIN, between two batches, brings the file up to
+//! SQLite's own VACUUM renumbers hidden rowids; VACUUM INTO keeps them (RULE 16). So the writer, between two batches, brings the file up to
 //! date, writes a copy next to it, seals and syncs it, renames it over the old file, and opens it. Readers that began
 //! before continue to read the old file, which has lost its name.
 //!
@@ -34,7 +34,7 @@ impl Writer {
 }
 
 fn vacuum(writer: &mut Writer, database: &Arc<DatabaseState>) -> SqlResult<()> {
-    if !writer.wait_until_durable() {
+    if !writer.wait_until_visible() {
         return Err(crate::state::database::closed(&database.name));
     }
     checkpointer::checkpoint(database).map_err(io)?;
@@ -77,7 +77,7 @@ fn copy_into(volume: &holdfast_store::volume::Volume, new: &Path) -> SqlResult<(
 
 fn swap(writer: &mut Writer, database: &Arc<DatabaseState>, number: u64) -> SqlResult<()> {
     let volume = database.engine.reopen_volume(database.id)?;
-    volume.store().set_position(number, volume.store().durable_pages());
+    volume.store().set_position(number, volume.store().visible_pages());
     let stamp = volume.stamp();
     *database.volume.write() = Arc::new(volume);
     database.drop_readers();

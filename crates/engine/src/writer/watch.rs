@@ -1,4 +1,4 @@
-//! The preupdate hook of MAIN: registers new versions, and notices the locks of branches (RULE 21).
+//! The preupdate hook of the writer: registers new versions, and notices the locks of branches (RULE 21).
 
 use crate::state::database::DatabaseState;
 use crate::state::ids::Ids;
@@ -12,7 +12,7 @@ use holdfast_types::{Row, RowLock, TableLockMode, VolumeId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What MAIN's hook needs to know of the request at work.
+/// What the writer's hook needs to know of the request at work.
 #[derive(Default)]
 pub struct WriterWork {
     /// The transaction being merged, or the exclusive one.
@@ -23,7 +23,7 @@ pub struct WriterWork {
     pub conflict: bool,
 }
 
-/// Registers what MAIN changes, and notices when another transaction has it locked (RULE 21).
+/// Registers what the writer changes, and notices when another transaction has it locked (RULE 21).
 pub struct WriterWatch {
     pub on: Arc<Mutex<WriterWork>>,
     pub locks: Arc<LockManager>,
@@ -49,7 +49,7 @@ impl Watch for WriterWatch {
     }
 }
 
-/// Whether MAIN may return the row: no other transaction has locked it, nor its table as a whole.
+/// Whether the writer may return the row: no other transaction has locked it, nor its table as a whole.
 pub fn is_free(database: &DatabaseState, map: &TableMap, locks: &[RowLock], row: &dyn Row) -> bool {
     locks.iter().filter_map(|lock| touch(lock, map, row)).all(|t| {
         let row = (Target::Row { class: t.class, table: t.table, hash: t.hash }, LockMode::Row(t.mode));

@@ -53,7 +53,7 @@ fn copied(dir: &Path) -> tempfile::TempDir {
     }
 }
 
-/// Holds MAIN while requests queue up, so that they travel in one boxcar.
+/// Holds the writer while requests queue up, so that they are one batch.
 fn together(db: &Database, requests: Vec<Vec<Step>>) -> Vec<SqlResult<()>> {
     let hold = db.begin_write_blocking(WriteOptions::default()).unwrap();
     let tickets: Vec<_> = requests.into_iter().map(|steps| submit(db, steps)).collect();
@@ -61,9 +61,9 @@ fn together(db: &Database, requests: Vec<Vec<Step>>) -> Vec<SqlResult<()>> {
     tickets.into_iter().map(|t| t.wait().unwrap().result).collect()
 }
 
-/// RULE 10: several requests of one boxcar throw everything away, again and again; the others commit all the same.
+/// RULE 10: several requests of one batch throw everything away, again and again; the others commit all the same.
 #[test]
-fn two_requests_that_roll_everything_back_in_one_boxcar() {
+fn two_requests_that_roll_everything_back_in_one_batch() {
     let dir = tempfile::tempdir().unwrap();
     let e = open(dir.path());
     let db = e.database("one").unwrap();

@@ -124,7 +124,7 @@ fn a_failing_request_undoes_itself_only() {
     e.close().unwrap();
 }
 
-/// RULE 10: OR ROLLBACK takes the whole boxcar with it; the others run again.
+/// RULE 10: OR ROLLBACK takes the whole batch with it; the others run again.
 #[test]
 fn a_request_that_rolls_everything_back_does_not_take_the_others_along() {
     let dir = tempfile::tempdir().unwrap();
@@ -236,7 +236,7 @@ fn large_transactions_travel_in_fragments() {
     e.close().unwrap();
 }
 
-/// Bounded statements share a boxcar; those of one message may be more than a record can hold.
+/// Bounded statements share a batch; those of one message may be more than a record can hold.
 #[test]
 fn a_message_that_is_larger_than_a_boxcar_travels_in_fragments_too() {
     let dir = tempfile::tempdir().unwrap();

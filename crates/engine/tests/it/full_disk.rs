@@ -45,7 +45,7 @@ fn opened(seed: u64) -> Bed {
     Bed { disk, dir, failed, options, e, db }
 }
 
-/// RULE 7: trail room is reserved before MAIN executes, so a full disk is an error of the request, not a lost commit.
+/// RULE 7: trail room is reserved before the writer executes, so a full disk is an error of the request, not a lost commit.
 #[test]
 fn a_full_disk_is_met_before_anything_is_published() {
     let Bed { disk, dir, failed, options, e, db } = opened(7);

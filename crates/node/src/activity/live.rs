@@ -203,7 +203,7 @@ impl Live for Watcher {
     /// Counted once for each change of the database.
     fn object_sizes(&self, database: &str) -> Arc<HashMap<String, u64>> {
         let Some(Ok(db)) = self.engine().map(|engine| engine.database(database)) else { return Arc::default() };
-        let now = db.durable_snapshot();
+        let now = db.visible_snapshot();
         if let Some((snapshot, sizes)) = self.activities.sizes.lock().get(database)
             && *snapshot == now
         {

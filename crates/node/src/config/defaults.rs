@@ -64,7 +64,7 @@ impl Default for Config {
             scratch_bytes_max: 16 << 30,
             redo_time_max_ms: 1_500,
             redo_bytes_max: 1 << 30,
-            boxcar_requests_max: 200,
+            batch_requests_max: 200,
             transaction_bytes_max: 1 << 30,
             branch_locks_max: 2_000_000,
             level: LevelName::Local,

@@ -40,7 +40,7 @@ impl Config {
         at_least("redo_time_max_ms", self.redo_time_max_ms, 10)?;
         at_least("redo_bytes_max", self.redo_bytes_max, 1 << 20)?;
         at_least("branch_locks_max", self.branch_locks_max as u64, 1000)?;
-        at_least("boxcar_requests_max", self.boxcar_requests_max as u64, 1)?;
+        at_least("batch_requests_max", self.batch_requests_max as u64, 1)?;
         at_least("log_file_bytes_max", self.log_file_bytes_max, 1 << 16)?;
         let at_most = |name: &str, value: u64, max: u64| {
             if value > max { Err(format!("{name} = {value} is too large, the most is {max}")) } else { Ok(()) }

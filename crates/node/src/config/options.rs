@@ -19,7 +19,7 @@ impl Config {
             scratch_bytes_max: self.scratch_bytes_max,
             redo_time_max: Duration::from_millis(self.redo_time_max_ms),
             redo_bytes_max: self.redo_bytes_max,
-            boxcar_requests_max: self.boxcar_requests_max,
+            batch_requests_max: self.batch_requests_max,
             transaction_bytes_max: self.transaction_bytes_max,
             branch_locks_max: self.branch_locks_max,
             branch_statements_max: self.connections_max.saturating_add(SPARE_STATEMENTS),

@@ -115,8 +115,8 @@ impl Opening<'_> {
         };
         control.iter().for_each(|control| control.set_trail(&compared));
         if let (Some(control), Some(epoch)) = (control, self.epoch) {
-            let told = self.links.block_on(control.tell_positions(epoch));
-            told.inspect_err(|_| control.clear_trail()).map_err(ControlSetupError::from)?;
+            let positions = self.links.block_on(control.tell_positions(epoch));
+            positions.inspect_err(|_| control.clear_trail()).map_err(ControlSetupError::from)?;
         }
         let (hub, copies) = (hub.clone(), links.copies.clone());
         let archive = links.service.archive.clone().map(|source| feeds::Archive::new(source, self.links.clone()));

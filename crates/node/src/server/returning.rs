@@ -30,10 +30,10 @@ pub(super) enum Returned {
 
 /// Returns to the master that serves, when there is one.
 pub(super) async fn come_back(control: Arc<Control>, dir: PathBuf, name: String) -> Returned {
-    let (mut told, mut warned) = (false, false);
+    let (mut reported, mut warned) = (false, false);
     loop {
         let Some(master) = control.master_to_return_to().await else { return Returned::IsMaster };
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut reported, true) {
             tracing::info!("{} is the master of epoch {}: {name} returns as its standby", master.node, master.epoch);
         }
         let (to, own, from) = (dir.clone(), name.clone(), master.clone());

@@ -33,7 +33,7 @@ impl NodeSession {
         let State::Block(block) = &mut self.state else { return Ok(Vec::new()) };
         let Phase::Writing(txn) = &mut block.phase else { return Ok(Vec::new()) };
         txn.set_lock_timeout(timeouts.lock);
-        let target = Target::Main(db, txn.id());
+        let target = Target::Writer(db, txn.id());
         let (changes, timed_out) = canceller.during(target, timeouts.statement, txn.changes_so_far()).await;
         let changes = changes.map_err(|e| with_reason(e, timed_out))?;
         self.check_may_read(&changes)?;

@@ -244,7 +244,7 @@ impl NodeSession {
         self.outside_transactions(command, work).await
     }
 
-    /// VACUUM INTO: a copy of the newest durable snapshot, as a reader sees it.
+    /// VACUUM INTO: a copy of the newest visible snapshot, as a reader sees it.
     async fn vacuum_into(&mut self, file: &str) -> SqlResult<()> {
         let (db, file) = (self.served.db.clone(), PathBuf::from(file));
         self.outside_transactions("VACUUM", move || db.vacuum_into(&file)).await
@@ -300,7 +300,7 @@ impl NodeSession {
         let txn = self.writer()?;
         txn.set_lock_timeout(timeouts.lock);
         for table in tables {
-            let target = Target::Main(db.clone(), txn.id());
+            let target = Target::Writer(db.clone(), txn.id());
             let locked = txn.lock_table(table, mode, no_wait);
             let (locked, timed_out) = canceller.during(target, timeouts.statement, locked).await;
             locked.map_err(|e| with_reason(e, timed_out))?;

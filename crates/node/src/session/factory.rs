@@ -51,7 +51,7 @@ pub struct Factory {
     pub standby: bool,
 }
 
-/// The mailbox of this worker's thread, for answers from MAIN and the trail.
+/// The mailbox of this worker's thread, for answers from the writer and the trail.
 fn mailbox() -> Rc<Mailbox<Completion>> {
     thread_local! {
         static MAILBOX: OnceCell<Rc<Mailbox<Completion>>> = const { OnceCell::new() };
@@ -113,7 +113,7 @@ impl SessionFactory for Factory {
             }
         };
         self.admission.enter_database(&mut places, &roles, &role, (served.db.oid(), &startup.database))?;
-        let locks = served.db.session(startup.pid);
+        let locks = served.db.advisory_owner(startup.pid);
         let who = Who {
             pid: startup.pid,
             database: startup.database.clone(),

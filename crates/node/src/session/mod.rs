@@ -6,7 +6,7 @@
 //!    |-- outside a block, all plain statements, or BEGIN plain... COMMIT --> [single_message]
 //!    |                                        |
 //!    |                  [outside_block]: a part of the [automatic] transaction, or a transaction of its own:
-//!    |                                   [reading] on a reader, or [writing] through MAIN
+//!    |                                   [reading] on a reader, or [writing] through the writer
 //!    v
 //! [statement]  one statement after another: [transaction], [command], [copy], [cursor], [temporary_statements],
 //!              in a transaction [reading] at its snapshot, [writing] on its branch

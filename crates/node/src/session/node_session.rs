@@ -57,7 +57,7 @@ pub struct NodeSession {
     pub(super) canceller: Arc<Canceller>,
     pub(super) mailbox: Rc<Mailbox<Completion>>,
     /// Owns the session's advisory locks.
-    pub(super) locks: Arc<holdfast_engine::Session>,
+    pub(super) locks: Arc<holdfast_engine::AdvisoryOwner>,
     pub(super) transaction_us: i64,
     pub(super) statement_us: i64,
     pub(super) last_id: Option<i64>,

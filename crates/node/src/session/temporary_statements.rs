@@ -117,7 +117,7 @@ impl NodeSession {
     fn open_temporary(&mut self, main: bool) -> SqlResult<TempRun> {
         let tables = self.begin_temporary()?;
         let keeps = self.is_reading() && self.state.block().is_some_and(|b| b.keeps_snapshot());
-        let mut snapshot = Snapshot::Durable;
+        let mut snapshot = Snapshot::Visible;
         if main && keeps {
             let mut reader = self.block_reader()?;
             snapshot = Snapshot::Held(reader.take_snapshot()?);
@@ -258,12 +258,12 @@ impl NodeSession {
             (ran, last)
         };
         let ((ran, last), timed_out) = self.on_thread(target, client, work).await?;
-        self.served.db.until_durable(snapshot).await.map_err(at)?;
+        self.served.db.until_visible(snapshot).await.map_err(at)?;
         ran.map_err(|e| at(with_reason(e, timed_out)))?;
         Ok(last)
     }
 
-    /// Runs a query into a sink that is not the client's. The inner error returns the sink: the query has to run on the writer.
+    /// Runs a query into a sink that is not the client's. The inner error returns the sink: the query has to run in the writer.
     pub(super) async fn read_temporary_into<S: Sink>(
         &mut self,
         stmt: &Arc<Statement>,
@@ -284,7 +284,7 @@ impl NodeSession {
         let (timeout, context) = (self.settings.timeouts().statement, self.context());
         let work = blocking(move || Ok(run.run(&context, 0, &step, &mut sink).map(|()| sink)));
         let (ran, timed_out) = self.canceller.during(target, timeout, work).await;
-        self.served.db.until_durable(snapshot).await?;
+        self.served.db.until_visible(snapshot).await?;
         ran?.map(Ok).map_err(|e| with_reason(e, timed_out))
     }
 

@@ -1,4 +1,4 @@
-//! Statements that write: one-message transactions through MAIN's queue, all others on branches.
+//! Statements that write: one-message transactions through the writer's queue, all others on branches.
 
 use super::failure::{fatal, stopping};
 use super::node_session::NodeSession;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl NodeSession {
-    /// Runs a one-message transaction through MAIN; returns when it is durable.
+    /// Runs a one-message transaction through the writer; returns when it is durable.
     pub(super) async fn submit(
         &mut self,
         first: usize,
@@ -25,21 +25,21 @@ impl NodeSession {
         client: &mut Client,
     ) -> Result<(), Failure> {
         client.reply().start_at(first);
-        let (letter, arrival) = self.mailbox.expect();
+        let (completer, completion) = self.mailbox.expect();
         let lock_timeout = self.settings.timeouts().lock;
-        let session = Some(self.locks.clone());
+        let advisory_owner = Some(self.locks.clone());
         let batch = Submission {
             steps,
             sink: client.lend_reply(),
             context: self.context(),
             lock_timeout,
-            session,
+            advisory_owner,
             any_order: true,
             level: self.settings.level(),
             author: Some(self.identity.author.clone()),
         };
         let db = self.served.db.clone();
-        let submitted = match db.submit_with(batch, Box::new(move |done| letter.deliver(done))) {
+        let submitted = match db.submit_with(batch, Box::new(move |done| completer.complete(done))) {
             Ok(submitted) => submitted,
             Err(error) => {
                 client.replace_reply();
@@ -49,7 +49,7 @@ impl NodeSession {
         };
         // In a batch of the writer it is never interrupted, but it waits for the writer, and may wait for a lock.
         let timeout = self.settings.timeouts().statement;
-        let work = self.canceller.during(Target::Submitted(db, submitted), timeout, arrival);
+        let work = self.canceller.during(Target::Submitted(db, submitted), timeout, completion);
         let work = self.activity.until_durable(self.settings.level(), work);
         let Some((done, timed_out)) = self.canceller.until_committed(work).await else {
             client.replace_reply();
@@ -72,7 +72,7 @@ impl NodeSession {
     pub(super) async fn become_writer(&mut self, exclusive: bool) -> SqlResult<bool> {
         let timeouts = self.settings.timeouts();
         let idle = timeouts.idle_in_transaction;
-        let session = Some(self.locks.clone());
+        let advisory_owner = Some(self.locks.clone());
         let State::Block(block) = &mut self.state else { return Err(SqlError::internal("no transaction is open")) };
         let isolation = block.write_isolation(exclusive);
         let part_of = block.writers().next().map(|txn| txn.whole());
@@ -83,7 +83,7 @@ impl NodeSession {
             idle_timeout: idle,
             lock_timeout: timeouts.lock,
             snapshot: (read != 0).then_some(read),
-            session,
+            advisory_owner,
             part_of,
             level: self.settings.level(),
             author: Some(self.identity.author.clone()),
@@ -199,7 +199,7 @@ impl NodeSession {
         self.execute(EngineStep { stmt, params: Vec::new() }, Box::new(Collect::new())).await?.0
     }
 
-    /// Runs one statement on the writer. The outer error means that the transaction is gone.
+    /// Runs one statement in the writer. The outer error means that the transaction is gone.
     pub(super) async fn execute(
         &mut self,
         step: EngineStep,
@@ -212,7 +212,7 @@ impl NodeSession {
         let context = self.context();
         let txn = self.writer()?;
         txn.set_lock_timeout(timeouts.lock);
-        let target = Target::Main(db, txn.id());
+        let target = Target::Writer(db, txn.id());
         let (ran, timed_out) = canceller.during(target, timeout, txn.execute_for(context, step, sink)).await;
         let ran = ran?;
         if ran.result.is_ok() {
@@ -242,7 +242,7 @@ impl NodeSession {
         let (db, canceller) = (self.served.db.clone(), self.canceller.clone());
         self.changes_as_author(stmt)?;
         let txn = self.writer()?;
-        let target = Target::Main(db, txn.id());
+        let target = Target::Writer(db, txn.id());
         let work = txn.execute_rows(stmt.clone(), rows);
         canceller.during(target, Duration::ZERO, work).await.0
     }

@@ -113,7 +113,7 @@ fn copy_takes_ids_too() {
     assert_eq!(other.lines("select id, name from t"), ["11|x"]);
 }
 
-/// A statement that the engine runs on MAIN must stay bounded after translation: it loops over nothing but its own
+/// A statement that the engine runs in the writer must stay bounded after translation: it loops over nothing but its own
 /// rows.
 #[test]
 fn values_stay_bounded() {

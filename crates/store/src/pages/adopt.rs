@@ -1,17 +1,17 @@
 //! Pages written on a private copy of the volume, which become the newest snapshot as they are.
 //!
-//! The copy began on the snapshot B and has changed rows of its own. Then it has repeated everything that MAIN has published since B, so
+//! The copy began on the snapshot B and has changed rows of its own. Then it has repeated everything that the writer has published since B, so
 //! its rows are those of the volume, but not always on the same pages: both have taken new pages under the same numbers.
 //!
 //! | a page, since B | in the snapshot that is published |
 //! |---|---|
 //! | written by the copy | the copy's |
-//! | written by MAIN only, and the copy began with it | as it was in B |
-//! | written by MAIN only, and new there | as MAIN left it; in the copy it is unused (SQLite writes every page that it uses) |
+//! | written by the writer only, and the copy began with it | as it was in B |
+//! | written by the writer only, and new there | as the writer left it; in the copy it is unused (SQLite writes every page that it uses) |
 //! | written by neither | as it is |
 //!
-//! The counters of page 1 continue MAIN's, so that a connection that looks at them sees a change. The caller makes sure that the
-//! rows are equal, and that MAIN's connection reads every page again.
+//! The counters of page 1 continue the writer's, so that a connection that looks at them sees a change. The caller makes sure that the
+//! rows are equal, and that the writer's connection reads every page again.
 //!
 //! Failure: a page of B that cannot be read, or scratch without space. Then nothing is published.
 
@@ -89,7 +89,7 @@ impl Drop for CopiedPages {
 }
 
 impl PageStore {
-    /// Publishes a copy as the next snapshot and returns its number. MAIN must not be in a transaction.
+    /// Publishes a copy as the next snapshot and returns its number. The writer must not be in a transaction.
     pub fn adopt(&self, mut copy: CopiedPages, watch: &ChangeWatch) -> Result<u64, ReadError> {
         let mut bytes = [0; PAGE_BYTES];
         for page in watch.pages() {

@@ -40,7 +40,7 @@ pub struct Chain {
 
 impl Chain {
     /// The version that snapshot `s` sees, unless it is the file's.
-    pub fn visible(&self, s: u64) -> Option<&Version> {
+    pub fn read_at(&self, s: u64) -> Option<&Version> {
         self.versions.iter().rev().find(|v| v.snapshot <= s)
     }
 

@@ -3,7 +3,7 @@
 //! | bytes in the page | content |
 //! |---|---|
 //! | 4080..4088 | XXH3-64 of bytes 0..4080 with the seed below, little endian |
-//! | 4088..4096 | number of the checkpoint (the volume's boxcar number) that wrote the page, little endian; 0: a base copy |
+//! | 4088..4096 | number of the checkpoint (the volume's batch number) that wrote the page, little endian; 0: a base copy |
 //!
 //! The seed is `page number | volume id << 32`, so that a page written to the wrong place or into the wrong file is
 //! detected. The checkpoint number is covered because it is mixed into the stored sum. SQLite copies reserved bytes

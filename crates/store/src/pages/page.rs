@@ -9,7 +9,7 @@ pub const PAGE_BYTES: usize = 4096;
 pub const RESERVED_BYTES: usize = 16;
 
 /// A page's content, PAGE_BYTES bytes, immutable once shared. It is a slice, because an array cannot be put behind an
-/// `Arc` without being zeroed or copied a second time, which MAIN would do for every page of every boxcar.
+/// `Arc` without being zeroed or copied a second time, which the writer would do for every page of every batch.
 #[derive(Clone)]
 pub struct Page(Arc<[u8]>);
 

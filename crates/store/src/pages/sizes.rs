@@ -22,7 +22,7 @@ const FIRST_PAGE_HEADER: usize = 100;
 /// Bytes of each table and index by its name in `sqlite_schema`.
 pub type Sizes = HashMap<String, u64>;
 
-/// Counts at the newest durable snapshot; returns that snapshot's number, too.
+/// Counts at the newest visible snapshot; returns that snapshot's number, too.
 pub fn sizes(store: &PageStore) -> Result<(u64, Sizes), ReadError> {
     let (snapshot, pages) = store.acquire();
     let counted = Walk { store, snapshot, pages, seen: HashSet::new() }.all();

@@ -47,7 +47,7 @@ pub struct PageStats {
     pub scratch_bytes: u64,
     pub published_pages: u64,
     pub newest: u64,
-    pub durable: u64,
+    pub visible: u64,
     /// Oldest snapshot in use.
     pub oldest: Option<u64>,
 }
@@ -93,7 +93,7 @@ impl Shard {
     }
 }
 
-/// Pages that MAIN or a branch has written since its last publish.
+/// Pages that the writer or a branch has written since its last publish.
 #[derive(Default)]
 pub struct Staged {
     pages: HashMap<u32, Loc, BuildHasherDefault<PageHasher>>,
@@ -114,7 +114,7 @@ impl Staged {
 /// the memory.
 const STAGED_PART: i64 = 4;
 
-/// What one checkpoint writes: the newest durable version of every page that the file does not have yet.
+/// What one checkpoint writes: the newest visible version of every page that the file does not have yet.
 pub struct CheckpointSet {
     /// The snapshot that the file will hold.
     pub snapshot: u64,
@@ -134,7 +134,7 @@ pub struct PageStore {
     shards: Vec<Mutex<Shard>>,
     snapshots: Mutex<Snapshots>,
     newest: AtomicU64,
-    durable: AtomicU64,
+    visible: AtomicU64,
     expired_below: AtomicU64,
     /// The number of the next publish.
     next: AtomicU64,
@@ -147,7 +147,7 @@ pub struct PageStore {
 }
 
 impl PageStore {
-    /// A store over an opened database file whose content is `pages` pages at boxcar `number`.
+    /// A store over an opened database file whose content is `pages` pages at batch `number`.
     pub fn new(
         volume: VolumeId,
         path: String,
@@ -165,7 +165,7 @@ impl PageStore {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             snapshots: Mutex::default(),
             newest: AtomicU64::new(0),
-            durable: AtomicU64::new(0),
+            visible: AtomicU64::new(0),
             expired_below: AtomicU64::new(0),
             next: AtomicU64::new(0),
             scratch,
@@ -179,12 +179,12 @@ impl PageStore {
         store
     }
 
-    /// Declares that the file is at boxcar `number`. Must be called before anything was published.
+    /// Declares that the file is at batch `number`. Must be called before anything was published.
     pub fn set_position(&self, number: u64, pages: u32) {
         self.snapshots.lock().reset(number, pages);
         self.file_pages.store(pages, Ordering::Release);
         self.newest.store(number, Ordering::Release);
-        self.durable.store(number, Ordering::Release);
+        self.visible.store(number, Ordering::Release);
         self.next.store(number + 1, Ordering::Release);
     }
 
@@ -208,20 +208,20 @@ impl PageStore {
         self.newest.load(Ordering::Acquire)
     }
 
-    pub fn durable(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
+    pub fn visible(&self) -> u64 {
+        self.visible.load(Ordering::Acquire)
     }
 
-    /// Sets the number of the next publish. Redo sets it, because it publishes many boxcars at once.
+    /// Sets the number of the next publish. Redo sets it, because it publishes many batches at once.
     pub fn set_next(&self, number: u64) {
         self.next.store(number, Ordering::Release);
     }
 
-    /// Declares that boxcar `number` and all earlier ones are on disk: readers may start there.
-    pub fn set_durable(&self, number: u64) {
+    /// Declares that readers may see batch `number` and all earlier ones: they are on disk, and have reached their levels.
+    pub fn set_visible(&self, number: u64) {
         let mut s = self.snapshots.lock();
-        s.set_durable(number);
-        self.durable.store(s.durable, Ordering::Release);
+        s.set_visible(number);
+        self.visible.store(s.visible, Ordering::Release);
     }
 
     /// Begins a snapshot and returns its number and size in pages. Each must be released.
@@ -229,7 +229,7 @@ impl PageStore {
         self.snapshots.lock().acquire()
     }
 
-    /// Begins to read the newest published snapshot, which may not be durable yet.
+    /// Begins to read the newest published snapshot, which may not be visible yet.
     pub fn acquire_newest(&self) -> (u64, u32) {
         self.snapshots.lock().acquire_newest()
     }
@@ -249,10 +249,10 @@ impl PageStore {
         s.pages_of(s.newest)
     }
 
-    /// Size in pages of the durable snapshot.
-    pub fn durable_pages(&self) -> u32 {
+    /// Size in pages of the visible snapshot.
+    pub fn visible_pages(&self) -> u32 {
         let s = self.snapshots.lock();
-        s.pages_of(s.durable)
+        s.pages_of(s.visible)
     }
 
     pub fn is_expired(&self, snapshot: u64) -> bool {
@@ -294,7 +294,7 @@ impl PageStore {
             let mut shard = self.shard(page).lock();
             let Some(chain) = shard.chains.get_mut(&page) else { return Ok(false) };
             chain.hot = true;
-            match chain.visible(snapshot).map(|v| &v.loc) {
+            match chain.read_at(snapshot).map(|v| &v.loc) {
                 Some(Loc::Memory(p)) => p.clone(),
                 Some(Loc::Scratch(slot)) => {
                     // Under the lock, because otherwise the slot could be given to another page.
@@ -492,7 +492,7 @@ impl PageStore {
         }
     }
 
-    /// Pins the newest durable snapshot and lists the pages whose version the file lacks. Must be followed by
+    /// Pins the newest visible snapshot and lists the pages whose version the file lacks. Must be followed by
     /// [`PageStore::end_checkpoint`].
     pub fn begin_checkpoint(&self) -> CheckpointSet {
         let (snapshot, pages) = self.snapshots.lock().pin();
@@ -500,7 +500,7 @@ impl PageStore {
         for shard in &self.shards {
             let shard = shard.lock();
             for (page, chain) in &shard.chains {
-                if let Some(v) = chain.visible(snapshot).filter(|v| !v.in_file && *page <= pages && v.snapshot > 0) {
+                if let Some(v) = chain.read_at(snapshot).filter(|v| !v.in_file && *page <= pages && v.snapshot > 0) {
                     dirty.push((*page, v.snapshot));
                 }
             }
@@ -589,7 +589,7 @@ impl PageStore {
             scratch_bytes: self.scratch.used_bytes(),
             published_pages: self.published_pages.load(Ordering::Relaxed),
             newest: s.newest,
-            durable: s.durable,
+            visible: s.visible,
             oldest: s.oldest_active(),
         }
     }

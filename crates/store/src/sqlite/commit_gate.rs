@@ -1,4 +1,4 @@
-//! Vetoes every COMMIT that was not announced: MAIN opens the gate only for a boxcar whose images are complete, so no
+//! Vetoes every COMMIT that was not announced: the writer opens the gate only for a batch whose images are complete, so no
 //! change reaches the store without a record in the trail (RULE 8, guarantee 4).
 
 use super::conn::Conn;

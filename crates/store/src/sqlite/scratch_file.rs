@@ -1,8 +1,8 @@
 //! Journals and temporary files: kept in memory up to a bound, then in an unlinked file in the data directory (RULE
 //! 18).
 //!
-//! A rollback journal of MAIN is written, sometimes read back, and truncated at each commit; it never has to survive
-//! the process. The buffer is kept across truncations, so an ordinary boxcar allocates nothing.
+//! A rollback journal of the writer is written, sometimes read back, and truncated at each commit; it never has to survive
+//! the process. The buffer is kept across truncations, so an ordinary batch allocates nothing.
 //!
 //! SQLite's methods for such a file serve anything that is a [`ByteFile`], including a session's temporary tables
 //! ([`super::temp_file`]).

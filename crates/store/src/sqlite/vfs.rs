@@ -4,8 +4,8 @@
 //!
 //! | SQLite opens | gets |
 //! |---|---|
-//! | the database as `main` | MAIN: reads its own staged pages, then the newest version; COMMIT publishes |
-//! | the database as `reader` | the newest durable snapshot, taken at the SHARED lock; writes are refused |
+//! | the database as `writer` | the writer: reads its own staged pages, then the newest version; COMMIT publishes |
+//! | the database as `reader` | the newest visible snapshot, taken at the SHARED lock; writes are refused |
 //! | the database as `branch` | the snapshot chosen for it and its own writes on top, which vanish with the lock, unless its COMMIT keeps them |
 //! | a journal or temporary file | [`super::scratch_file`]: memory, then an unlinked file (RULE 18) |
 //! | a database as `temp` | a session's temporary tables, by their number: [`super::temp_file`] |
@@ -69,9 +69,9 @@ struct Context {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
-    Main,
+    Writer,
     Reader,
-    /// The chosen snapshot; 0 means the newest durable one.
+    /// The chosen snapshot; 0 means the newest visible one.
     Branch(u64),
 }
 
@@ -80,7 +80,7 @@ struct DbFile {
     store: Arc<PageStore>,
     role: Role,
     lock: c_int,
-    /// The snapshot held while `lock` is above NONE; unused for MAIN.
+    /// The snapshot held while `lock` is above NONE; unused for the writer.
     snapshot: u64,
     pages: u32,
     staged: Staged,
@@ -242,7 +242,7 @@ unsafe extern "C" fn open(
         let file = DbFile {
             store: context.store.clone(),
             role: match role.to_bytes() {
-                b"main" => Role::Main,
+                b"writer" => Role::Writer,
                 b"branch" => Role::Branch(0),
                 _ => Role::Reader,
             },
@@ -270,16 +270,16 @@ impl DbFile {
     /// Size in pages as this connection sees it.
     fn size(&self) -> u32 {
         match self.role {
-            Role::Reader | Role::Branch(_) if self.lock == 0 => self.store.durable_pages(),
+            Role::Reader | Role::Branch(_) if self.lock == 0 => self.store.visible_pages(),
             _ => self.pages,
         }
     }
 
-    /// Ends the use of a snapshot, and discards what was written and not committed. MAIN's ROLLBACK writes again what its pages were
+    /// Ends the use of a snapshot, and discards what was written and not committed. The writer's ROLLBACK writes again what its pages were
     /// before, those that had left SQLite's cache: they must not be published over those that a side copy publishes meanwhile.
     fn let_go(&mut self) {
         self.store.truncate_staged(&mut self.staged, 0);
-        if self.role != Role::Main && self.lock > 0 {
+        if self.role != Role::Writer && self.lock > 0 {
             self.store.release(self.snapshot);
             // It must not be mistaken for a snapshot that is still held.
             self.snapshot = 0;
@@ -288,14 +288,14 @@ impl DbFile {
 
     fn read(&self, page: u32, at: usize, out: &mut [u8]) -> Result<(), ReadError> {
         let snapshot = match self.role {
-            Role::Main => {
+            Role::Writer => {
                 if self.store.read_staged(&self.staged, page, at, out)? {
                     return Ok(());
                 }
                 u64::MAX
             }
-            // Without a lock SQLite reads only the header; the durable snapshot serves for that.
-            Role::Reader | Role::Branch(_) if self.lock == 0 => self.store.durable(),
+            // Without a lock SQLite reads only the header; the visible snapshot serves for that.
+            Role::Reader | Role::Branch(_) if self.lock == 0 => self.store.visible(),
             Role::Reader => self.snapshot,
             Role::Branch(_) => {
                 if self.store.read_staged(&self.staged, page, at, out)? {
@@ -316,7 +316,7 @@ impl DbFile {
         };
         put(18, 1);
         put(19, 1);
-        if self.role != Role::Main {
+        if self.role != Role::Writer {
             for (i, byte) in (self.snapshot as u32).to_be_bytes().into_iter().enumerate() {
                 put(24 + i, byte);
                 put(92 + i, byte);
@@ -400,8 +400,8 @@ unsafe extern "C" fn lock(f: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     }
     if file.lock == 0 {
         match file.role {
-            // Another one than MAIN may have published since MAIN was without a lock.
-            Role::Main => file.pages = file.store.newest_pages(),
+            // Another connection may have published while the writer held no lock.
+            Role::Writer => file.pages = file.store.newest_pages(),
             Role::Reader | Role::Branch(0) => (file.snapshot, file.pages) = file.store.acquire(),
             Role::Branch(number) => (file.snapshot, file.pages) = file.store.acquire_at(number),
         }
@@ -421,7 +421,7 @@ unsafe extern "C" fn unlock(f: *mut ffi::sqlite3_file, level: c_int) -> c_int {
 }
 
 unsafe extern "C" fn check_reserved(_f: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
-    // SAFETY: `out` is valid. MAIN is the only writer, so no other connection ever holds RESERVED.
+    // SAFETY: `out` is valid. There is one writer, so no other connection ever holds RESERVED.
     unsafe { *out = 0 };
     ffi::SQLITE_OK
 }
@@ -430,7 +430,7 @@ unsafe extern "C" fn file_control(f: *mut ffi::sqlite3_file, op: c_int, arg: *mu
     // SAFETY: `f` is ours.
     let file = unsafe { db(f) };
     match op {
-        ffi::SQLITE_FCNTL_COMMIT_PHASETWO if file.role == Role::Main => {
+        ffi::SQLITE_FCNTL_COMMIT_PHASETWO if file.role == Role::Writer => {
             file.store.publish(&mut file.staged, file.pages);
             ffi::SQLITE_OK
         }
@@ -440,7 +440,7 @@ unsafe extern "C" fn file_control(f: *mut ffi::sqlite3_file, op: c_int, arg: *mu
             ffi::SQLITE_OK
         }
         FCNTL_KEEP => {
-            file.keeps = file.role != Role::Main;
+            file.keeps = file.role != Role::Writer;
             ffi::SQLITE_OK
         }
         FCNTL_TAKE => {

@@ -1,4 +1,4 @@
-//! A private copy of a volume that becomes the volume, while MAIN has continued: every page that is used afterwards fits the others.
+//! A private copy of a volume that becomes the volume, while the writer has continued: every page that is used afterwards fits the others.
 //!
 //! `HOLDFAST_SEED=n` repeats a seed, `HOLDFAST_SEEDS=n` runs more.
 
@@ -12,7 +12,7 @@ use holdfast_types::{Value, VolumeId};
 
 const SCHEMA: &str = "create table t(id integer primary key, x blob); create index t_x on t(length(x), x);
                       create table s(id integer primary key, x blob)";
-/// The copy changes rows below this id only, and MAIN those above.
+/// The copy changes rows below this id only, and the writer those above.
 const SMALL: i64 = 1_000_000;
 
 struct Bed {
@@ -29,20 +29,20 @@ impl Bed {
         volume::create(&disk, &path, VolumeId(1), |c| c.exec(SCHEMA)).unwrap();
         let limits = Limits { memory_bytes_max, scratch_bytes_max: 1 << 30 };
         let volume = Volume::open(&disk, &path, dir.path(), VolumeId(1), limits).unwrap();
-        let main = volume.open_main().unwrap();
+        let main = volume.open_writer().unwrap();
         Bed { dir, disk, volume, main }
     }
 
-    fn durable(&self) {
-        self.volume.store().set_durable(self.volume.store().newest());
+    fn make_visible(&self) {
+        self.volume.store().set_visible(self.volume.store().newest());
     }
 
     fn checkpoint(&self) {
-        self.durable();
+        self.make_visible();
         checkpoint::run(&self.disk as &dyn Disk, self.volume.store(), |_| {}).unwrap();
     }
 
-    /// Begins a copy, runs `large` on it and `small` on MAIN, repeats that on the copy, and adopts it.
+    /// Begins a copy, runs `large` on it and `small` in the writer, repeats that on the copy, and adopts it.
     fn adopt(&mut self, large: &[String], small: &[String]) {
         let store = self.volume.store().clone();
         let watch = ChangeWatch::begin(&store);
@@ -56,7 +56,7 @@ impl Bed {
         store.release(newest);
         large.iter().for_each(|sql| copy.exec(sql).unwrap());
         small.iter().for_each(|sql| self.main.exec(sql).unwrap());
-        self.durable();
+        self.make_visible();
         small.iter().for_each(|sql| copy.exec(sql).unwrap());
         let content = content(&mut copy);
         copy.keep_pages();
@@ -69,7 +69,7 @@ impl Bed {
     }
 
     fn is_whole(&mut self, content_before: &Content) {
-        self.durable();
+        self.make_visible();
         let mut reader = self.volume.open_reader().unwrap();
         for conn in [&mut self.main, &mut reader] {
             assert_eq!(&content(conn), content_before);
@@ -94,7 +94,7 @@ fn rows(table: &str, from: i64, count: i64, bytes: i64) -> String {
     )
 }
 
-/// Neither the size nor the list of free pages changes: only the counters of page 1 show MAIN that its cache is out of date.
+/// Neither the size nor the list of free pages changes: only the counters of page 1 show the writer that its cache is out of date.
 #[test]
 fn rows_that_are_only_rewritten_are_read_again() {
     let mut bed = Bed::new(64 << 20);
@@ -104,12 +104,12 @@ fn rows_that_are_only_rewritten_are_read_again() {
     }
 }
 
-/// MAIN has rolled back more than its cache holds, and wrote what its pages were before.
+/// The writer has rolled back more than its cache holds, and wrote what its pages were before.
 #[test]
 fn what_main_has_rolled_back_is_not_published() {
     let mut bed = Bed::new(64 << 20);
     bed.main.exec(&rows("t", 1, 20_000, 1000)).unwrap();
-    bed.durable();
+    bed.make_visible();
     bed.main.exec("begin; update t set x = zeroblob(1000); rollback").unwrap();
     assert!(bed.main.staged_pages() > 0, "the cache holds all of it");
     bed.main.exec("pragma locking_mode=normal; select 1 from t; pragma locking_mode=exclusive").unwrap();

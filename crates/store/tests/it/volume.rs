@@ -48,19 +48,19 @@ fn checkpoint(f: &Fixture, v: &Volume) -> Option<checkpoint::Checkpointed> {
 }
 
 #[test]
-fn readers_see_durable_snapshots_only() {
+fn readers_see_visible_snapshots_only() {
     let f = Fixture::new();
     let v = f.open(LIMITS);
-    let mut main = v.open_main().unwrap();
+    let mut main = v.open_writer().unwrap();
     let mut reader = v.open_reader().unwrap();
     main.exec("insert into t values(1, 'a')").unwrap();
     assert_eq!(int(&mut reader, "select count(*) from t"), 0, "published, not durable");
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     assert_eq!(int(&mut reader, "select count(*) from t"), 1);
     reader.exec("begin").unwrap();
     assert_eq!(int(&mut reader, "select count(*) from t"), 1);
     main.exec("insert into t values(2, 'b')").unwrap();
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     assert_eq!(int(&mut reader, "select count(*) from t"), 1, "the snapshot stays");
     reader.exec("commit").unwrap();
     assert_eq!(int(&mut reader, "select count(*) from t"), 2);
@@ -73,19 +73,19 @@ fn readers_see_durable_snapshots_only() {
 fn checkpoint_leaves_a_plain_database_and_old_snapshots_alone() {
     let f = Fixture::new();
     let v = f.open(LIMITS);
-    let mut main = v.open_main().unwrap();
+    let mut main = v.open_writer().unwrap();
     main.exec("with recursive n(i) as (select 1 union all select i+1 from n where i<5000) insert into t select i, hex(randomblob(200)) from n").unwrap();
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     assert!(checkpoint(&f, &v).is_some());
     assert!(checkpoint(&f, &v).is_none(), "nothing new");
     let mut old = v.open_reader().unwrap();
     old.exec("begin").unwrap();
     let before = old.query_value("select sum(length(x)) + sum(id) from t").unwrap();
     main.exec("update t set x = 'short'; delete from t where id % 2").unwrap();
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     assert!(checkpoint(&f, &v).is_some());
     main.exec("delete from t where id < 1000").unwrap();
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     assert!(checkpoint(&f, &v).is_some());
     assert_eq!(old.query_value("select sum(length(x)) + sum(id) from t").unwrap(), before);
     assert_eq!(old.query_value("pragma integrity_check").unwrap(), Value::Text("ok".into()));
@@ -104,17 +104,17 @@ fn a_database_larger_than_memory_with_an_old_reader() {
     let f = Fixture::new();
     let small = Limits { memory_bytes_max: 1 << 20, scratch_bytes_max: 1 << 30 };
     let v = f.open(small);
-    let mut main = v.open_main().unwrap();
+    let mut main = v.open_writer().unwrap();
     let fill = "with recursive n(i) as (select 1 union all select i+1 from n where i<20000) \
                 insert or replace into t select i, hex(randomblob(200)) from n";
     main.exec(fill).unwrap();
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     let mut old = v.open_reader().unwrap();
     old.exec("begin").unwrap();
     let before = old.query_value("select group_concat(substr(x, 1, 2)) from t").unwrap();
     for _ in 0..4 {
         main.exec(fill).unwrap();
-        v.store().set_durable(v.store().newest());
+        v.store().set_visible(v.store().newest());
         checkpoint(&f, &v);
     }
     (0..4).for_each(|_| v.store().tend(1 << 20));
@@ -132,18 +132,18 @@ fn a_database_larger_than_memory_with_an_old_reader() {
 fn the_oldest_snapshot_fails_when_scratch_is_full() {
     let f = Fixture::new();
     let v = f.open(Limits { memory_bytes_max: 1 << 20, scratch_bytes_max: 2 << 20 });
-    let mut main = v.open_main().unwrap();
+    let mut main = v.open_writer().unwrap();
     let fill = "with recursive n(i) as (select 1 union all select i+1 from n where i<20000) \
                 insert or replace into t select i, hex(randomblob(200)) from n";
     main.exec(fill).unwrap();
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     checkpoint(&f, &v);
     let mut old = v.open_reader().unwrap();
     old.exec("begin").unwrap();
     assert_eq!(int(&mut old, "select count(*) from t where id < 10"), 9);
     for _ in 0..3 {
         main.exec(fill).unwrap();
-        v.store().set_durable(v.store().newest());
+        v.store().set_visible(v.store().newest());
         checkpoint(&f, &v);
         v.store().tend(1 << 20);
     }
@@ -158,11 +158,11 @@ fn an_interrupted_copy_is_repeated_and_a_foreign_page_is_seen() {
     let f = Fixture::new();
     {
         let v = f.open(LIMITS);
-        let mut main = v.open_main().unwrap();
+        let mut main = v.open_writer().unwrap();
         main.exec("insert into t select value, 'v' from generate_series(1, 10)").unwrap_or_else(|_| {
             main.exec("with recursive n(i) as (select 1 union all select i+1 from n where i<10) insert into t select i, 'v' from n").unwrap()
         });
-        v.store().set_durable(v.store().newest());
+        v.store().set_visible(v.store().newest());
         // The power fails after the -wal is whole: keep a copy of it from the time when the trail record is written.
         let wal = checkpoint::wal_path(&f.path());
         checkpoint::run(&f.disk, v.store(), |_| {
@@ -198,11 +198,11 @@ fn a_file_that_is_no_volume_is_refused() {
 fn a_checkpoint_takes_only_what_is_durable() {
     let f = Fixture::new();
     let v = f.open(LIMITS);
-    let mut main = v.open_main().unwrap();
+    let mut main = v.open_writer().unwrap();
     main.exec("insert into t values(1, 'durable')").unwrap();
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     main.exec("insert into t values(2, 'published')").unwrap();
-    assert_eq!(checkpoint(&f, &v).unwrap().number, v.store().durable());
+    assert_eq!(checkpoint(&f, &v).unwrap().number, v.store().visible());
     assert!(checkpoint(&f, &v).is_none(), "the rest has to wait");
     drop((main, v));
     assert_eq!(int(&mut f.stock(), "select count(*) from t"), 1);
@@ -213,10 +213,10 @@ fn a_checkpoint_takes_only_what_is_durable() {
 fn a_checkpoint_moves_the_change_counter() {
     let f = Fixture::new();
     let v = f.open(LIMITS);
-    let mut main = v.open_main().unwrap();
+    let mut main = v.open_writer().unwrap();
     for id in 1..4 {
         main.exec(&format!("insert into t values({id}, 'x')")).unwrap();
-        v.store().set_durable(v.store().newest());
+        v.store().set_visible(v.store().newest());
     }
     let number = checkpoint(&f, &v).unwrap().number as u32;
     let bytes = std::fs::read(f.path()).unwrap();
@@ -238,11 +238,11 @@ fn a_redo_connection_that_fails_publishes_nothing() {
     assert!(half.unwrap_err().to_string().contains("UNIQUE"));
     drop(redo);
     assert_eq!(v.store().newest(), newest);
-    let mut main = v.open_main().unwrap();
+    let mut main = v.open_writer().unwrap();
     assert_eq!(int(&mut main, "select count(*) from t"), 1);
     assert_eq!(main.query_value("pragma integrity_check").unwrap(), Value::Text("ok".into()));
     main.exec("insert into t values(1, 'goes on')").unwrap();
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     assert!(checkpoint(&f, &v).is_some());
     drop((main, v));
     let mut stock = f.stock();
@@ -256,7 +256,7 @@ fn a_redo_connection_that_fails_publishes_nothing() {
 fn pages_that_were_taken_and_freed_in_one_transaction_are_read_as_zeros() {
     const LARGE: &str = "with recursive n(i) as (select 1 union all select i+1 from n where i<5000) \
                          insert into t select i, hex(randomblob(1000)) from n;";
-    for open in [Volume::open_main, Volume::open_redo, Volume::open_branch, Volume::open_side_copy] {
+    for open in [Volume::open_writer, Volume::open_redo, Volume::open_branch, Volume::open_side_copy] {
         let f = Fixture::new();
         let v = f.open(LIMITS);
         let mut conn = open(&v).unwrap();
@@ -289,11 +289,11 @@ fn a_file_with_pages_that_were_never_written_is_whole_after_a_checkpoint() {
     }
     assert!(holes > 0, "SQLite has written every page");
     v.store().release(snapshot);
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     assert!(checkpoint(&f, &v).is_some());
     conn.exec("insert into large select zeroblob(900000)").unwrap();
     assert_eq!(conn.query_value("pragma integrity_check").unwrap(), Value::Text("ok".into()));
-    v.store().set_durable(v.store().newest());
+    v.store().set_visible(v.store().newest());
     assert!(checkpoint(&f, &v).is_some());
     v.verify().unwrap();
     drop((conn, v));

@@ -1,4 +1,4 @@
-//! The batch record: all transactions of one boxcar of one volume. Its layout is in [`super`].
+//! The batch record: what one volume's writer published at once. Its layout is in [`super`].
 //!
 //! A batch is built in the buffer into which the row images are captured: [`BatchBuilder::begin`]; then for each
 //! transaction [`BatchBuilder::begin_transaction`], its operations, and [`BatchBuilder::end_transaction`] (or
@@ -39,7 +39,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Begins the record for boxcar `number` of `volume`, whose schema epoch is `schema_epoch` before it.
+    /// Begins the record for batch `number` of `volume`, whose schema epoch is `schema_epoch` before it.
     pub fn begin(buf: &mut Vec<u8>, volume: VolumeId, number: u64, schema_epoch: u32) -> BatchBuilder {
         let start = begin_version(buf, KIND_BATCH, BATCH_VERSION);
         buf.extend_from_slice(&volume.0.to_le_bytes());
@@ -90,11 +90,11 @@ impl BatchBuilder {
     }
 }
 
-/// One boxcar of one volume.
+/// One batch of one volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     pub volume: VolumeId,
-    /// Number of this boxcar; a volume's boxcars are numbered without gaps.
+    /// Number of this batch; a volume's batches are numbered without gaps.
     pub number: u64,
     /// The volume's schema epoch before the first transaction.
     pub schema_epoch: u32,

@@ -12,7 +12,7 @@
 //!
 //! | kind, version | record | fields |
 //! |---|---|---|
-//! | 1, 2 | batch: one boxcar of one volume's MAIN | volume u32, number u64, schema epoch before u32, transactions u32, then each transaction |
+//! | 1, 2 | batch: what the writer of one volume published at once | volume u32, number u64, schema epoch before u32, transactions u32, then each transaction |
 //! | | a transaction in it | length of what follows u32, id u64, origin site u16, clock u64, roles ([`author`]), operations ([`op`]) |
 //! | 1, 1 | batch of earlier programs | the same, its transactions without roles |
 //! | 2, 1 | fragment of a large transaction | volume u32, transaction u64, number from 0 u32, operations |
@@ -154,11 +154,11 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-/// A volume's file is complete up to boxcar `number`.
+/// A volume's file is complete up to batch `number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     pub volume: VolumeId,
-    /// The volume's last boxcar that is in the file.
+    /// The volume's last batch that is in the file.
     pub number: u64,
     /// Redo of this volume starts at the first record at or after this position.
     pub redo_start: Lsn,

@@ -2,7 +2,7 @@
 //!
 //! | step | master ([`BaseCopy`]) | standby ([`BaseReceiver`]) |
 //! |---|---|---|
-//! | 1 | holds every volume's newest durable snapshot and the trail from where redo of all of them starts | |
+//! | 1 | holds every volume's newest visible snapshot and the trail from where redo of all of them starts | |
 //! | 2 | sends the plan: list of databases, trail, snapshots | checks it; refuses a directory that holds something |
 //! | 3 | sends the pages of each snapshot, with the checksums a file has | checks each, writes `NAME.db.new` |
 //! | 4 | | syncs and renames the files, notes them in `checkpoints`, writes the list of databases |
@@ -263,8 +263,8 @@ fn take_snapshot(database: &Arc<DatabaseState>, file: String) -> (Snapshot, Volu
     let store = volume.store().clone();
     let (number, pages) = store.acquire();
     // Read before the debt, see there.
-    let told = database.engine.redo.told();
-    let redo_start = database.redo.start_after(number).unwrap_or(told);
+    let counted_to = database.engine.redo.counted_to();
+    let redo_start = database.redo.start_after(number).unwrap_or(counted_to);
     let snapshot = Snapshot { id: database.id, store, number, pages, file, _volume: volume };
     (snapshot, VolumePlan { volume: database.id.0, number, pages, redo_start: redo_start.0 })
 }

@@ -146,7 +146,7 @@ impl Apply {
                 }
                 self.boxcar(&boxcar)?;
                 self.position = boxcar.end;
-                engine.redo.tell(boxcar.end);
+                engine.redo.appended(boxcar.end);
                 self.group.boxcars += 1;
                 if self.group.is_full(if self.is_far_behind { &CATCHING_UP } else { &KEEPING_UP }) {
                     self.commit(follow)?;
@@ -288,7 +288,7 @@ impl Apply {
         let _one_at_a_time = engine.lifecycle.lock();
         let database = open_volume(engine, &self.registry, &entry)?;
         let volume = database.volume();
-        let number = volume.store().durable();
+        let number = volume.store().visible();
         let redo = Redo::begin(volume, &entry.name, number, engine.epoch)?;
         Ok(Some(Following { database, redo, end: Lsn(0) }))
     }
@@ -319,7 +319,7 @@ impl Apply {
         let mut clock = self.engine.clock.lock();
         *clock = clock.max(self.clock);
         drop((clock, shown));
-        published.iter().for_each(|p| p.database.durable_reached(p.number));
+        published.iter().for_each(|p| p.database.now_visible(p.number));
         for id in changed {
             let Some(Following { database, redo, end }) = self.volumes.remove(&id) else { continue };
             self.volumes.insert(id, Following { database, redo: redo.renew()?, end });

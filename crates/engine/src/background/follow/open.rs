@@ -24,7 +24,7 @@ pub fn open_volume(
     let last = engine.follow.as_ref().and_then(|f| f.state.lock().last.get(&entry.volume()).map(|last| last.number));
     let redone = recovery::open_clean(engine, entry, last)?;
     recovery::list_again(engine, &redone);
-    let number = redone.volume.store().durable();
+    let number = redone.volume.store().visible();
     let database = DatabaseState::new(entry, engine.clone(), registry.peers(), redone.volume);
     let (map, schema) = read_published(&database)?;
     database.publish_schema(schema, map, number);

@@ -64,7 +64,7 @@ fn changed<'a>(
                     let used: Vec<_> = fragments_of(boxcar.lsn, &batch).flatten().collect();
                     let used = used.into_iter().filter_map(|txn| fragments.remove(&(batch.volume, txn))).flatten();
                     let of_file =
-                        || open(engine, registry, batch.volume).map_or(u64::MAX, |d| d.volume().store().durable());
+                        || open(engine, registry, batch.volume).map_or(u64::MAX, |d| d.volume().store().visible());
                     if batch.number <= *numbers.entry(batch.volume).or_insert_with(of_file) {
                         continue;
                     }

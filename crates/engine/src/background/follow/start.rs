@@ -36,7 +36,7 @@ pub fn begin(
     let listed_to = local.as_ref().map_or(first, |local| local.listed_to.max(first));
     let from = starts.values().copied().chain([end, listed_to]).min().unwrap_or(end);
     follow.state.lock().last = found.last.clone();
-    engine.redo.tell(from);
+    engine.redo.appended(from);
     if local.as_ref().is_none_or(|local| !local.is_standby()) {
         stop_being_master(engine, registry, &manifest, &found)?;
     }

@@ -10,7 +10,7 @@
 //! | also reads permanent ones | no | on a connection of its own, at the transaction's snapshot |
 //! | also reads permanent ones | yes | on the transaction's branch, with its images |
 //! | changes or locks permanent ones | | on the transaction's branch |
-//! | either of the last two | and is the exclusive writer | refused (0A000): MAIN never sees temporary tables |
+//! | either of the last two | and is the exclusive writer | refused (0A000): the writer never sees temporary tables |
 //!
 //! SQLite commits a statement's changes of the pages when it ends; on a branch, the transaction's changes of permanent tables
 //! vanish from the connection with that, and another connection replays them for the next statement. When the client's

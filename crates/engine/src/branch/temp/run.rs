@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Snapshot {
     /// The newest one whose commits have all reached their levels.
-    Durable,
+    Visible,
     /// The snapshot that a transaction keeps and holds.
     Held(u64),
 }
@@ -46,7 +46,7 @@ impl TempSpace {
     /// Prepares a statement of a session that has temporary tables; [`Statement::temp`] says whether it uses them.
     pub fn prepare(self: &Arc<TempSpace>, sql: &str, report: Report) -> SqlResult<Arc<Statement>> {
         let permanent = self.database.readable.get();
-        let mut run = self.open(Snapshot::Durable, 0)?;
+        let mut run = self.open(Snapshot::Visible, 0)?;
         describe_with(&self.tables, &mut run.connection()?.conn, &permanent, sql, report)
     }
 
@@ -54,7 +54,7 @@ impl TempSpace {
     pub fn open(self: &Arc<TempSpace>, snapshot: Snapshot, pid: i32) -> SqlResult<TempRun> {
         self.check()?;
         let pin = match snapshot {
-            Snapshot::Durable => self.database.pin(At::Readable, pid),
+            Snapshot::Visible => self.database.pin(At::Visible, pid),
             Snapshot::Held(number) => self.database.pin(At::Held(number), pid),
         };
         // Perhaps under an older schema, which SQLite detects itself; nothing is captured.
@@ -91,7 +91,7 @@ impl TempSpace {
         if steps.is_empty() {
             return Ok(());
         }
-        let mut run = self.open(Snapshot::Durable, 0)?;
+        let mut run = self.open(Snapshot::Visible, 0)?;
         let switch = |run: &mut TempRun, on: &str| {
             let done = run.connection()?.conn.exec(&format!("pragma foreign_keys={on}"));
             done.map_err(|e| to_sql(&e, "", &Default::default()))
@@ -198,7 +198,7 @@ impl TempRun {
             }
             done
         });
-        done.map_err(|e| space.told(e))
+        done.map_err(|e| space.explained(e))
     }
 }
 

@@ -54,7 +54,7 @@ pub fn keep_on_branch<T>(
     let result = tables.or_undo(|| {
         let kept = run(c).and_then(|done| match c.keep_temp() {
             Ok(()) => Ok(done),
-            Err(e) => Err(failed(tables.told(e))),
+            Err(e) => Err(failed(tables.explained(e))),
         });
         if kept.is_err() {
             undo(tables, c);

@@ -96,7 +96,7 @@ pub enum Checked {
     TooMany,
 }
 
-/// MAIN may not change it: another transaction holds a lock on it.
+/// The writer may not change it: another transaction holds a lock on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterConflict;
 
@@ -315,7 +315,7 @@ impl LockManager {
         Grant::Granted
     }
 
-    /// The batch that must be durable before the owners answer: someone had published it who held one of their locks before.
+    /// The batch that must be visible before the owners answer: the one before them that held one of their locks has published it.
     pub fn behind(&self, volume: VolumeId, owners: impl IntoIterator<Item = OwnerId>) -> u64 {
         let s = self.0.lock();
         let of = owners.into_iter().filter_map(|owner| s.owners.get(&owner));
@@ -404,7 +404,7 @@ impl LockManager {
         stale.map_or(Checked::Fresh, Checked::Stale)
     }
 
-    /// MAIN is about to change something, on behalf of `owner` where it merges a branch: refuses where another transaction
+    /// The writer is about to change something, on behalf of `owner` where it merges a branch: refuses where another transaction
     /// holds a lock, and registers the new versions.
     pub fn writer_touches(
         &self,
@@ -441,7 +441,7 @@ impl LockManager {
         Ok(())
     }
 
-    /// MAIN takes over what a transaction has changed on a side copy; the transaction holds the locks.
+    /// The writer takes over what a transaction has changed on a side copy; the transaction holds the locks.
     pub fn adopt(&self, volume: VolumeId, raised: FxHashSet<Target>) {
         self.0.lock().volumes.entry(volume).or_default().adopt(raised);
     }
@@ -453,8 +453,8 @@ impl LockManager {
     }
 
     /// Begins the writer's batch `number`. Returns whether the writer has to register its changes.
-    pub fn begin_batch(&self, volume: VolumeId, number: u64, durable: u64) -> bool {
-        self.0.lock().volumes.entry(volume).or_default().begin_batch(number, durable)
+    pub fn begin_batch(&self, volume: VolumeId, number: u64, visible: u64) -> bool {
+        self.0.lock().volumes.entry(volume).or_default().begin_batch(number, visible)
     }
 
     /// An open transaction has locked a row or a key, or all of a table.

@@ -1,7 +1,7 @@
 //! The lock manager: one for all volumes of an engine.
 //!
 //! An owner is a transaction; it holds locks until it ends, or until a savepoint set before them is rolled back to
-//! (RULE 26). Waiters queue first in, first out, and a freed lock is handed over. MAIN never waits: it asks whether
+//! (RULE 26). Waiters queue first in, first out, and a freed lock is handed over. The writer never waits: it asks whether
 //! another transaction holds what it is about to change, and registers the new version of it in the same critical section in
 //! which branches lock and compare versions (RULE 21).
 //!

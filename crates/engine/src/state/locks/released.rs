@@ -1,8 +1,8 @@
 //! What was released a moment ago, and by then was published: what its next owner must see.
 //!
-//! A transaction's locks are released when its batch is published, before that is durable, while statements read the newest
-//! durable snapshot. Who gets such a lock must not read what was there before: its owner is `behind` until that batch is
-//! durable. A row that the batch has changed needs no entry here, as its version says the same ([`super::versions`]). A lock of
+//! A transaction's locks are released when its batch is published, before that is visible, while statements read the newest
+//! visible snapshot. Who gets such a lock must not read what was there before: its owner is `behind` until that batch is
+//! visible. A row that the batch has changed needs no entry here, as its version says the same ([`super::versions`]). A lock of
 //! a whole table has one if it keeps changes away; those that changes take have none, as LOCK TABLE waits for the batch that the writer
 //! works at, whatever is in it.
 
@@ -44,7 +44,7 @@ impl Released {
         if published <= self.floor {
             return;
         }
-        // Of a lock that is taken often there are many in the order while nothing becomes durable.
+        // Of a lock that is taken often there are many in the order while nothing becomes visible.
         if self.order.len() >= RELEASED_MAX {
             (self.of, self.order, self.floor) = (FxHashMap::default(), VecDeque::new(), published);
             return;
@@ -54,9 +54,9 @@ impl Released {
         }
     }
 
-    /// What was released at a batch that is durable now is of no use.
-    pub fn forget(&mut self, durable: u64) {
-        while self.order.front().is_some_and(|(number, _)| *number <= durable) {
+    /// What was released at a batch that is visible now is of no use.
+    pub fn forget(&mut self, visible: u64) {
+        while self.order.front().is_some_and(|(number, _)| *number <= visible) {
             let Some((number, lock)) = self.order.pop_front() else { break };
             if self.of.get(&lock) == Some(&number) {
                 self.of.remove(&lock);

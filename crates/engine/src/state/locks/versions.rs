@@ -1,7 +1,7 @@
 //! Which batch changed what last, for one volume: what a branch compares with its snapshot.
 //!
 //! Only what may still matter is kept: versions newer than the oldest snapshot on which a branch works, or that is
-//! durable. While no branch is at work MAIN does not register at all; [`Versions::floor`] then says up to where
+//! visible. While no branch is at work the writer does not register at all; [`Versions::floor`] then says up to where
 //! nothing is known, and counts as the version of everything.
 
 use super::mode::{LockId, LockMode, Target};
@@ -10,7 +10,7 @@ use holdfast_types::VolumeId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Batches for which MAIN continues to register after the last branch has ended: short pauses between interactive
+/// Batches for which the writer continues to register after the last branch has ended: short pauses between interactive
 /// transactions must not make each of them begin again.
 const KEEP_REGISTERING_BATCHES: u64 = 2000;
 
@@ -33,9 +33,9 @@ pub struct Versions {
     active: BTreeMap<u64, u32>,
     /// Last batch that began while a branch was active.
     last_active: u64,
-    /// MAIN registers what it changes.
+    /// The writer registers what it changes.
     registering: bool,
-    /// The batch MAIN is working on; its versions are not published yet.
+    /// The batch the writer is working on; its versions are not published yet.
     working: Option<u64>,
     /// The newest published batch; 0 before the first.
     published: u64,
@@ -43,16 +43,16 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// MAIN begins batch `number`; readers may start at `durable`. Returns whether it has to register.
-    pub fn begin_batch(&mut self, number: u64, durable: u64) -> bool {
+    /// The writer begins batch `number`; readers may start at `visible`. Returns whether it has to register.
+    pub fn begin_batch(&mut self, number: u64, visible: u64) -> bool {
         self.working = Some(number);
-        self.released.forget(durable);
+        self.released.forget(visible);
         if !self.active.is_empty() {
             self.last_active = number;
         }
         self.registering = number < self.last_active + KEEP_REGISTERING_BATCHES && self.last_active > 0;
         if self.registering && self.len() < VERSIONS_MAX {
-            let oldest = self.active.keys().next().copied().unwrap_or(durable).min(durable);
+            let oldest = self.active.keys().next().copied().unwrap_or(visible).min(visible);
             self.forget(oldest);
         } else {
             self.floor = number;
@@ -129,14 +129,14 @@ impl Versions {
         }
     }
 
-    /// The batch that MAIN is working on changes all of these, and they were listed before: one million are raised one by one in half a
+    /// The batch that the writer is working on changes all of these, and they were listed before: one million are raised one by one in half a
     /// second.
     pub fn adopt(&mut self, targets: FxHashSet<Target>) {
         let Some(number) = self.working else { return };
         self.adopted.push_back((number, targets));
     }
 
-    /// The batch that changed it after `snapshot`, if one did: published, or the one MAIN is working on.
+    /// The batch that changed it after `snapshot`, if one did: published, or the one the writer is working on.
     pub fn newer(&self, target: &Target, snapshot: u64) -> Option<u64> {
         let adopted = self.adopted.iter().rev().find(|(_, targets)| targets.contains(target));
         let adopted = adopted.map_or(0, |(number, _)| *number);

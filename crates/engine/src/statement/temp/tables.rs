@@ -188,7 +188,7 @@ impl TempTables {
     }
 
     /// The error of a statement, reported as the limit if that was the cause.
-    pub(crate) fn told(&self, error: SqlError) -> SqlError {
+    pub(crate) fn explained(&self, error: SqlError) -> SqlError {
         if !self.pages.take_overflow() {
             return error;
         }

@@ -62,7 +62,7 @@ pub struct DatabaseFound {
     pub pages: u64,
     /// A whole checkpoint waits in the `-wal` to be copied.
     pub checkpoint_pending: bool,
-    /// The boxcar number of the file, including its `-wal`.
+    /// The batch number of the file, including its `-wal`.
     pub number: Option<u64>,
     /// The number after redo.
     pub number_redone: Option<u64>,

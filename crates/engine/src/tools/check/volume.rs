@@ -28,7 +28,7 @@ pub fn check(dir: &Path, entry: &Entry, options: &Options, trail: Option<(&Looke
     let volume = match trail.map(|(looked, survey)| as_started(looked, survey, entry, &open)) {
         Some(Ok(redone)) => {
             found.number = Some(redone.found_at);
-            found.number_redone = Some(redone.volume.store().durable());
+            found.number_redone = Some(redone.volume.store().visible());
             redone.volume
         }
         Some(Err(e)) => {

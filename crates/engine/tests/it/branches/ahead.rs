@@ -1,4 +1,4 @@
-//! Images of a large branch that are in the trail before MAIN has them: who gets on meanwhile, and what is left of them
+//! Images of a large branch that are in the trail before the writer has them: who gets on meanwhile, and what is left of them
 //! when they are of no use.
 
 use super::bench::*;

@@ -81,7 +81,7 @@ pub fn begin(db: &Database, isolation: WriteIsolation) -> Txn {
 }
 
 pub fn begin_as(pid: i32, db: &Database, isolation: WriteIsolation) -> Txn {
-    let options = WriteOptions { isolation, session: Some(db.session(pid)), ..WriteOptions::default() };
+    let options = WriteOptions { isolation, advisory_owner: Some(db.advisory_owner(pid)), ..WriteOptions::default() };
     Txn { txn: db.begin_write_blocking(options).unwrap(), pid }
 }
 
@@ -142,7 +142,7 @@ pub fn message(db: &Database, sql: &str) -> (i32, Submission) {
     let pid = next_pid();
     let stmt = db.prepare(sql, report_of(sql)).unwrap();
     let mut batch = Submission::new(vec![Step { stmt, params: vec![] }], Box::new(Collect::new()));
-    batch.session = Some(db.session(pid));
+    batch.advisory_owner = Some(db.advisory_owner(pid));
     (pid, batch)
 }
 

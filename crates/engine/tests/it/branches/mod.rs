@@ -92,7 +92,7 @@ fn a_message_given_up_hides_no_earlier_change() {
     run(&mut holder, "update t set v = 0 where id = 2").unwrap();
     assert_eq!(run(&mut old, "select v from t where id = 1").unwrap(), [[Value::Int(10)]]);
     at_once(&o.db, "update t set v = 11 where id = 1").unwrap();
-    // It changes the same row, meets the holder's lock, leaves no trace on MAIN, and gives up waiting on its branch.
+    // It changes the same row, meets the holder's lock, leaves no trace in the writer, and gives up waiting on its branch.
     let steps = ["update t set v = 12 where id = 1", "update t set v = 22 where id = 2"];
     let step = |sql| Step { stmt: o.db.prepare(sql, report_of(sql)).unwrap(), params: vec![] };
     let mut batch = Submission::new(steps.map(step).into(), Box::new(Collect::new()));
@@ -170,12 +170,12 @@ fn a_message_that_takes_its_time_runs_beside_others() {
     commit(holder).unwrap();
     few.end().unwrap();
     assert_eq!(int(&o.db, "select v from b where id = 1"), 1001);
-    // More than a branch is allowed here: MAIN runs it once, not twice.
+    // More than a branch is allowed here: the writer runs it once, not twice.
     let before = int(&o.db, "select sum(v) from b");
     any_order("update b set v = v + 1, w = w || 'x'").end().unwrap();
     assert_eq!(int(&o.db, "select sum(v) from b"), before + int(&o.db, "select count(*) from b"));
     assert_eq!(state(any_order("insert into b select id, v, w from b").end()), SqlState::UNIQUE_VIOLATION);
-    // With triggers it is MAIN's from the start.
+    // With triggers it is the writer's from the start.
     at_once(&o.db, "create table log(x)").unwrap();
     at_once(&o.db, "create trigger tr after update on b begin insert into log values(new.id); end").unwrap();
     let held = begin(&o.db, RC);

@@ -1,4 +1,4 @@
-//! The whole engine on a simulated disk that fails: trail, MAIN, branches, checkpoints, recovery and the store's files
+//! The whole engine on a simulated disk that fails: trail, the writer, branches, checkpoints, recovery and the store's files
 //! together. (What a mere power cut leaves is the test `power_cut`.)
 //!
 //! Each seed injects one fault of each kind and proves that it fired. Afterwards everything acknowledged is there, or the

@@ -44,12 +44,12 @@ fn every_kind_of_write_is_refused_and_reads_work() {
     ];
     assert!(refused.iter().all(|e| e.state() == READ_ONLY), "{refused:?}");
     // A message that changes nothing runs, and so do advisory locks, which are this server's own.
-    let session = db.session(7);
+    let session = db.advisory_owner(7);
     let mut lock = step(&db, "select holdfast_advisory(5, 1, 0)").unwrap();
     lock.stmt =
         db.prepare("select holdfast_advisory(5, 1, 0)", Report { advisory: true, ..Report::default() }).unwrap();
     let rows = Collect::new();
-    let batch = Submission { session: Some(session), ..Submission::new(vec![lock], Box::new(rows.clone())) };
+    let batch = Submission { advisory_owner: Some(session), ..Submission::new(vec![lock], Box::new(rows.clone())) };
     db.submit(batch).unwrap().wait().unwrap().result.unwrap();
     assert_eq!(rows.outcomes().remove(0).rows, [[Value::Int(1)]]);
     assert_eq!(query(&db, "select count(*) from t").unwrap(), [[Value::Int(0)]]);

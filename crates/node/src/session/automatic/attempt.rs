@@ -94,7 +94,7 @@ impl AutomaticTransaction {
         let timeout = if is_bounded { left } else { own }.unwrap_or_default();
         let txn = self.open_txn()?;
         txn.set_lock_timeout(timeouts.lock);
-        let target = Target::Main(host.db.clone(), txn.id());
+        let target = Target::Writer(host.db.clone(), txn.id());
         let sink = Box::new(CountedReply::new(client.lend_reply()));
         let (ran, timed_out) =
             host.canceller.during(target, timeout, txn.execute_for(host.context.clone(), step, sink)).await;

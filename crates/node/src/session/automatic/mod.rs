@@ -65,7 +65,7 @@ pub struct Host<'a> {
     pub db: &'a Database,
     pub settings: &'a Settings,
     pub canceller: &'a Canceller,
-    pub locks: &'a Arc<holdfast_engine::Session>,
+    pub locks: &'a Arc<holdfast_engine::AdvisoryOwner>,
     pub user: &'a str,
     /// The roles that the trail names for it.
     pub author: &'a Arc<Author>,
@@ -178,7 +178,7 @@ impl AutomaticTransaction {
         let options = WriteOptions {
             idle_timeout: timeouts.idle_in_transaction,
             lock_timeout: timeouts.lock,
-            session: Some(host.locks.clone()),
+            advisory_owner: Some(host.locks.clone()),
             author: Some(host.author.clone()),
             ..WriteOptions::default()
         };
@@ -209,7 +209,7 @@ impl AutomaticTransaction {
         }
     }
 
-    /// Hands the open transaction to MAIN for its commit.
+    /// Hands the open transaction to the writer for its commit.
     fn begin_end(&mut self, by: EndedBy, host: &Host<'_>) {
         self.state = match std::mem::replace(&mut self.state, State::Closed) {
             State::Open(open) => {

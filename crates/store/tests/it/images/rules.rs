@@ -29,8 +29,8 @@ impl Pair {
         Pair { dir, source, copy }
     }
 
-    /// Runs the statements as one boxcar on the source, applies it to the copy, compares, and returns it.
-    fn boxcar(&mut self, statements: &[&str]) -> Vec<u8> {
+    /// Runs the statements as one batch on the source, applies it to the copy, compares, and returns it.
+    fn batch(&mut self, statements: &[&str]) -> Vec<u8> {
         self.source.begin();
         for sql in statements {
             self.source.run(sql).unwrap();
@@ -63,8 +63,8 @@ fn triggers_and_cascades_are_recorded_once() {
         "CREATE TABLE log(n)",
         "CREATE TRIGGER t AFTER DELETE ON child BEGIN INSERT INTO log VALUES(random()); END",
     ]);
-    pair.boxcar(&["INSERT INTO parent VALUES(1); INSERT INTO child VALUES(1), (1)"]);
-    let body = pair.boxcar(&["DELETE FROM parent"]);
+    pair.batch(&["INSERT INTO parent VALUES(1); INSERT INTO child VALUES(1), (1)"]);
+    let body = pair.batch(&["DELETE FROM parent"]);
     assert_eq!((ops(&body, is_delete), ops(&body, is_insert)), (3, 2));
 }
 
@@ -76,7 +76,7 @@ fn images_of_a_schema_change_are_muted() {
         "CREATE INDEX i ON t(a)",
         "CREATE TABLE counted(id INTEGER PRIMARY KEY AUTOINCREMENT)",
     ]);
-    pair.boxcar(&["INSERT INTO t VALUES(1), (2); INSERT INTO counted VALUES(7)"]);
+    pair.batch(&["INSERT INTO t VALUES(1), (2); INSERT INTO counted VALUES(7)"]);
     for sql in [
         "CREATE VIRTUAL TABLE words USING fts5(a)",
         "ANALYZE",
@@ -105,7 +105,7 @@ fn dropping_a_parent_records_what_happens_to_its_children() {
         "CREATE TABLE parent(id INTEGER PRIMARY KEY, up REFERENCES parent ON DELETE CASCADE)",
         "CREATE TABLE child(p REFERENCES parent ON DELETE CASCADE)",
     ]);
-    pair.boxcar(&["INSERT INTO parent VALUES(1, NULL), (2, 1); INSERT INTO child VALUES(1), (2), (NULL)"]);
+    pair.batch(&["INSERT INTO parent VALUES(1, NULL), (2, 1); INSERT INTO child VALUES(1), (2), (NULL)"]);
     pair.source.begin();
     pair.source.ddl("DROP TABLE parent").unwrap();
     pair.ship();
@@ -116,15 +116,15 @@ fn dropping_a_parent_records_what_happens_to_its_children() {
 #[test]
 fn emptying_a_table_reports_every_row() {
     let mut pair = Pair::new(&["CREATE TABLE t(a)", "CREATE TABLE k(a PRIMARY KEY) WITHOUT ROWID"]);
-    pair.boxcar(&["INSERT INTO t VALUES(1), (2), (3); INSERT INTO k SELECT a FROM t"]);
-    assert_eq!(ops(&pair.boxcar(&["DELETE FROM t; DELETE FROM k"]), is_delete), 6);
+    pair.batch(&["INSERT INTO t VALUES(1), (2), (3); INSERT INTO k SELECT a FROM t"]);
+    assert_eq!(ops(&pair.batch(&["DELETE FROM t; DELETE FROM k"]), is_delete), 6);
 }
 
 /// RULE 17: a TEMP table of the same name is not the table.
 #[test]
 fn temp_tables_leave_no_record() {
     let mut pair = Pair::new(&["CREATE TABLE t(a)"]);
-    let body = pair.boxcar(&["CREATE TEMP TABLE t(a); INSERT INTO t VALUES(1)", "UPDATE t SET a = 2; DELETE FROM t"]);
+    let body = pair.batch(&["CREATE TEMP TABLE t(a); INSERT INTO t VALUES(1)", "UPDATE t SET a = 2; DELETE FROM t"]);
     assert_eq!(count_ops(&body), 0);
 }
 
@@ -132,7 +132,7 @@ fn temp_tables_leave_no_record() {
 #[test]
 fn generated_columns_are_not_recorded() {
     let mut pair = Pair::new(&["CREATE TABLE t(v AS (a + 1), a, s AS (a * 2) STORED, b)"]);
-    let body = pair.boxcar(&["INSERT INTO t(a, b) VALUES(1, 2)", "UPDATE t SET b = 3"]);
+    let body = pair.batch(&["INSERT INTO t(a, b) VALUES(1, 2)", "UPDATE t SET b = 3"]);
     assert_eq!(ops(&body, |op| matches!(op, Op::Insert { values, .. } if values.len() == 2)), 1);
     assert_eq!(ops(&body, |op| matches!(op, Op::Update { mask, .. } if mask.positions().eq([1]))), 1);
 }
@@ -145,21 +145,21 @@ fn autoincrement_counters_are_recorded() {
         "CREATE TABLE b(id INTEGER PRIMARY KEY AUTOINCREMENT)",
     ]);
     let is_sequence = |op: &Op<'_>| matches!(op, Op::Sequence { .. } | Op::AllSequences(_));
-    pair.boxcar(&["INSERT INTO a(u) VALUES(1)"]);
-    let body = pair.boxcar(&["INSERT OR IGNORE INTO a(u) VALUES(1)"]);
+    pair.batch(&["INSERT INTO a(u) VALUES(1)"]);
+    let body = pair.batch(&["INSERT OR IGNORE INTO a(u) VALUES(1)"]);
     assert_eq!((count_ops(&body), ops(&body, is_sequence)), (1, 1));
-    assert_eq!(ops(&pair.boxcar(&["INSERT INTO b VALUES(7); DELETE FROM b"]), is_sequence), 1);
-    pair.boxcar(&["DELETE FROM sqlite_sequence WHERE name = 'a'; INSERT INTO sqlite_sequence VALUES('x', 'y')"]);
-    pair.boxcar(&["INSERT INTO a(u) VALUES(5)"]);
-    assert_eq!(count_ops(&pair.boxcar(&["UPDATE a SET u = u"])), 0);
+    assert_eq!(ops(&pair.batch(&["INSERT INTO b VALUES(7); DELETE FROM b"]), is_sequence), 1);
+    pair.batch(&["DELETE FROM sqlite_sequence WHERE name = 'a'; INSERT INTO sqlite_sequence VALUES('x', 'y')"]);
+    pair.batch(&["INSERT INTO a(u) VALUES(5)"]);
+    assert_eq!(count_ops(&pair.batch(&["UPDATE a SET u = u"])), 0);
 }
 
 /// RULE 17: a new rowid is a change even when no column's value changes; an update to the same values is not a change.
 #[test]
 fn an_update_of_the_rowid_alone_is_recorded() {
     let mut pair = Pair::new(&["CREATE TABLE t(a)"]);
-    pair.boxcar(&["INSERT INTO t VALUES(1)"]);
-    assert_eq!(count_ops(&pair.boxcar(&["UPDATE t SET rowid = 40"])), 1);
+    pair.batch(&["INSERT INTO t VALUES(1)"]);
+    assert_eq!(count_ops(&pair.batch(&["UPDATE t SET rowid = 40"])), 1);
     pair.source.begin();
     pair.source.run("UPDATE t SET a = a").unwrap();
     assert_eq!(pair.source.conn.capture().unchanged(), 1);
@@ -197,14 +197,14 @@ fn a_change_of_an_unknown_table_is_an_error() {
     assert!(matches!(error, CaptureError::ColumnCount { found: 2, expected: 1, .. }));
 }
 
-/// RULE 19: FTS5 keeps its index in memory until the transaction ends; it must be in the boxcar that is recorded.
+/// RULE 19: FTS5 keeps its index in memory until the transaction ends; it must be in the batch that is recorded.
 #[test]
 fn a_full_text_index_travels_with_its_rows() {
     let mut pair = Pair::new(&["CREATE VIRTUAL TABLE words USING fts5(a)"]);
     pair.source.begin();
     pair.source.conn.exec("INSERT INTO words VALUES('storm'), ('harbour')").unwrap();
     pair.ship();
-    pair.boxcar(&["DELETE FROM words WHERE rowid = 1"]);
+    pair.batch(&["DELETE FROM words WHERE rowid = 1"]);
     let Pair { dir, copy, .. } = pair;
     drop(copy);
     let mut fresh = open(&dir.path().join("copy"));
@@ -242,7 +242,7 @@ fn redo_opens_no_virtual_table() {
 #[test]
 fn an_image_without_its_row_is_loud() {
     let mut pair = Pair::new(&["CREATE TABLE t(a)", "CREATE TABLE k(a PRIMARY KEY) WITHOUT ROWID"]);
-    pair.boxcar(&["INSERT INTO t VALUES(1); INSERT INTO k VALUES('x')"]);
+    pair.batch(&["INSERT INTO t VALUES(1); INSERT INTO k VALUES('x')"]);
     pair.copy.conn.exec("DELETE FROM t; DELETE FROM k").unwrap();
     for (sql, expected) in [
         ("UPDATE t SET a = 2", "update of table t, row rowid 1, changed 0 rows"),
@@ -263,7 +263,7 @@ fn an_image_without_its_row_is_loud() {
 fn redo_neither_resolves_conflicts_nor_checks() {
     let mut pair = Pair::new(&["CREATE TABLE t(a UNIQUE ON CONFLICT REPLACE CHECK (a < 10))"]);
     pair.source.conn.exec("PRAGMA ignore_check_constraints = ON").unwrap();
-    pair.boxcar(&["INSERT INTO t VALUES(11)", "UPDATE t SET a = 12"]);
+    pair.batch(&["INSERT INTO t VALUES(11)", "UPDATE t SET a = 12"]);
     pair.copy.conn.exec("INSERT INTO t(rowid, a) VALUES(50, 13)").unwrap();
     pair.source.begin();
     pair.source.run("INSERT INTO t VALUES(13)").unwrap();
@@ -373,7 +373,7 @@ fn a_change_of_an_internal_table_is_an_error() {
         assert!(refused.contains("reserved"), "{refused}");
         pair.source.rollback();
     }
-    pair.boxcar(&["INSERT INTO t VALUES(1)"]);
+    pair.batch(&["INSERT INTO t VALUES(1)"]);
 }
 
 /// The images of a published table have its key, the columns of its filter, and every published column but large ones that do not
@@ -394,10 +394,10 @@ fn published_tables_carry_what_subscribers_need() {
         "INSERT INTO holdfast_publications SELECT 1, id, '', 0, '', NULL, NULL FROM holdfast_tables \
          WHERE name IN ('by_number', 'by_pair')",
     ]);
-    pair.boxcar(&["INSERT INTO by_text VALUES('x', 1, 1, 1, 1); INSERT INTO by_number VALUES(1, 1, 1); \
+    pair.batch(&["INSERT INTO by_text VALUES('x', 1, 1, 1, 1); INSERT INTO by_number VALUES(1, 1, 1); \
                    INSERT INTO by_pair VALUES(1, 1, 1, 1); INSERT INTO unseen VALUES('x', 1)"]);
     let carried = |pair: &mut Pair, sql: &str| {
-        let body = pair.boxcar(&[sql]);
+        let body = pair.batch(&[sql]);
         let mut masks = Vec::new();
         ops(&body, |op| {
             if let Op::Update { mask, .. } = op {

@@ -67,14 +67,14 @@ impl Source {
         result
     }
 
-    /// Commits and returns the boxcar's body.
+    /// Commits and returns the batch's body.
     pub fn commit(&mut self) -> Result<Vec<u8>, SqliteError> {
         flush_virtual_tables(&mut self.conn)?;
         flush_sequences(&mut self.conn)?;
         self.position.write(&mut self.conn, self.number + 1, Epoch(1))?;
         let ops = self.conn.capture().take();
         self.conn.exec("COMMIT")?;
-        assert!(self.conn.capture().is_empty(), "COMMIT itself wrote rows that are in no boxcar");
+        assert!(self.conn.capture().is_empty(), "COMMIT itself wrote rows that are in no batch");
         self.number += 1;
         let mut body = Vec::new();
         let mut batch = BatchBuilder::begin(&mut body, VOLUME, self.number, self.map_at_begin.epoch);
@@ -125,7 +125,7 @@ impl Copy {
     }
 }
 
-/// Number of operations in a boxcar's body.
+/// Number of operations in a batch's body.
 pub fn count_ops(body: &[u8]) -> usize {
     ops(body, |_| true)
 }

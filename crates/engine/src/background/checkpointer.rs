@@ -22,6 +22,7 @@ use crate::state::database::DatabaseState;
 use crate::state::database::Peers;
 use crate::state::engine::EngineState;
 use crate::state::follow::Follow;
+use holdfast_seams::points::reached;
 use holdfast_store::checkpoint::{CheckpointError, Checkpointed, run};
 use holdfast_store::volume::stamp_of;
 use holdfast_trail::Span;
@@ -31,6 +32,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// The point between listing the pages that the file lacks, of which there are none, and recording that.
+pub const NOTHING_TO_WRITE: &str = "a checkpoint has nothing to write";
 
 const IDLE: Duration = Duration::from_secs(3);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -82,10 +86,13 @@ pub fn checkpoint(database: &Arc<DatabaseState>) -> Result<(), CheckpointError> 
     let started = Instant::now();
     let volume = database.volume();
     let engine = &database.engine;
+    // Read first: what becomes durable while the pages are listed is not in the file.
+    let number = volume.store().visible();
     match run(&*engine.options.disk, volume.store(), |done| record(database, done)) {
         Ok(None) => {
-            record_if_behind(database);
-            database.redo.settled(volume.store().visible());
+            reached(NOTHING_TO_WRITE);
+            record_if_behind(database, number);
+            database.redo.settled(number);
             Ok(())
         }
         Ok(Some(done)) => {
@@ -111,10 +118,10 @@ pub fn checkpoint(database: &Arc<DatabaseState>) -> Result<(), CheckpointError> 
     }
 }
 
-/// The file has everything. The trail must say so before its batches are recycled, else the file counts as ahead of it at a start.
-fn record_if_behind(database: &Arc<DatabaseState>) {
+/// The file has everything up to batch `number`. The trail must say so before its batches are recycled, else the file counts as ahead
+/// of it at a start. A number that is too high has the start refuse the file as an older one.
+fn record_if_behind(database: &Arc<DatabaseState>, number: u64) {
     let (engine, volume) = (&database.engine, database.volume());
-    let number = volume.store().visible();
     if engine.last_checkpoint(database.id).is_some_and(|last| last.number >= number) {
         return;
     }

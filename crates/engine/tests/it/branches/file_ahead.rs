@@ -1,8 +1,10 @@
-//! A kill between a checkpoint and its record: the file has a large transaction whose fragments the trail still has. It stays a file
-//! that the trail explains, also when those are recycled.
+//! What the trail says of a file after a checkpoint, and a kill then. Between a checkpoint and its record the file has a large
+//! transaction whose fragments the trail still has: it stays a file that the trail explains, also when those are recycled. And the
+//! trail never says more of a file than it has.
 
 use super::bench::*;
 use holdfast_engine::{Engine, Options};
+use holdfast_seams::points;
 use holdfast_types::schema::Dialect;
 use std::fs;
 use std::path::Path;
@@ -67,5 +69,32 @@ fn a_file_that_has_a_large_transaction_already_is_recorded_before_the_trail_is_r
     assert!(found.is_sound(), "{found:?}");
     let engine = Engine::open(copy.path(), small_segments()).unwrap();
     assert_eq!(int(&engine.database("one").unwrap(), "select sum(length(body)) from t"), 3_000_000);
+    engine.close().unwrap();
+}
+
+/// The named value of the engine's counters.
+fn counted(engine: &Engine, name: &str) -> u64 {
+    engine.stats().into_iter().find(|(of, _)| *of == name).map_or(0, |(_, n)| n)
+}
+
+#[test]
+fn what_becomes_durable_while_a_checkpoint_finds_nothing_to_write_is_not_recorded_as_in_the_file() {
+    let o = open(T);
+    o.db.checkpoint().unwrap();
+    let checkpoints = counted(&o.engine, "checkpoints");
+    let db = o.db.clone();
+    points::once_at("a checkpoint has nothing to write", move || {
+        at_once(&db, "insert into t values(4, 40, 'late')").map(drop).unwrap();
+    });
+    o.db.checkpoint().unwrap();
+    assert_eq!(int(&o.db, "select v from t where id = 4"), 40, "the point was not reached");
+    // The server's own checkpointer may have been faster.
+    let is_owed = counted(&o.engine, "redo_bytes") > 0 || counted(&o.engine, "checkpoints") > checkpoints;
+    assert!(is_owed, "the trail would be recycled though the file lacks the row");
+    let Opened { engine, db, dir } = o;
+    // Without a checkpoint.
+    drop((db, engine));
+    let engine = Engine::open(dir.path(), options()).unwrap();
+    assert_eq!(int(&engine.database("one").unwrap(), "select v from t where id = 4"), 40);
     engine.close().unwrap();
 }

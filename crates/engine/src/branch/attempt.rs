@@ -111,8 +111,16 @@ impl BranchState {
         }
         let changed = work.is_ddl() || connection.conn.changes() > 0;
         interruption.interrupts(None);
-        let advisory = std::mem::take(&mut connection.running.lock().advisory);
+        let (unused, advisory) = {
+            let mut running = connection.running.lock();
+            (running.granted.take(), std::mem::take(&mut running.advisory))
+        };
         self.lock_owner.ends_with_it(advisory);
+        match ended {
+            Attempt::Blocked(..) | Attempt::Stale(_) => self.granted = unused,
+            // The statement has ended without the lock that it waited for, for example because the schema has changed.
+            _ => self.return_advisory(unused),
+        }
         self.last_insert_rowid = connection.conn.last_insert_rowid();
         // An error, too, may depend on what it saw.
         let locks = &self.database.engine.locks;

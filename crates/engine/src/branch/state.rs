@@ -57,6 +57,8 @@ pub struct BranchState {
     pub(super) schema_changes_time: Duration,
     /// An advisory lock that it waited for.
     pub(super) granted: Option<(LockId, LockMode)>,
+    /// It has put its share of the database's lock aside, and holds no lock.
+    pub(super) is_aside: bool,
 }
 
 impl BranchState {
@@ -79,6 +81,7 @@ impl BranchState {
             own: None,
             schema_changes_time: Duration::ZERO,
             granted: None,
+            is_aside: false,
         }
     }
 
@@ -91,11 +94,27 @@ impl BranchState {
         self.granted = matches!(id.target, Target::Advisory { .. }).then_some((id, mode));
     }
 
+    /// Releases an advisory lock that was granted and is not used.
+    pub(super) fn return_advisory(&self, granted: Option<(LockId, LockMode)>) {
+        if let (Some((id, mode)), Some(owner)) = (granted, self.lock_owner.advisory_owner()) {
+            self.database.engine.locks.unlock(owner, id, mode);
+        }
+    }
+
     /// The owner that waits for such a lock.
     pub fn waits_as(&self, id: LockId) -> OwnerId {
         match (id.target, self.lock_owner.advisory_owner()) {
-            (Target::Advisory { .. }, Some(session)) => session,
+            (Target::Advisory { .. }, Some(owner)) => owner,
             _ => self.owner(),
+        }
+    }
+
+    /// Puts its share of the database's lock aside while it waits, if it holds nothing else. One that keeps its snapshot relies on
+    /// the lock: the schema must not change.
+    pub(super) fn put_aside(&mut self) {
+        let (locks, id) = (&self.database.engine.locks, self.database.database_lock());
+        if !self.keeps_snapshot && self.ops.is_empty() && locks.put_aside(self.owner(), id, LockMode::Shared) {
+            self.is_aside = true;
         }
     }
 

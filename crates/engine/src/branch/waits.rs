@@ -61,6 +61,9 @@ impl Branch {
 
     /// Runs the work until it is done or has failed for good, then waits until everything that it saw is visible to readers, so that it cannot be lost.
     pub async fn run(&mut self, mut work: Work) -> SqlResult<(Ended, Work)> {
+        if let Err(e) = self.take_up().await {
+            return Ok((Ended::Failed(e), work));
+        }
         let mut ended = Ended::Failed(SqlError::internal("the statement was restarted too often"));
         for _ in 0..RESTARTS_MAX {
             if let Err(e) = self.interruption.check() {
@@ -134,6 +137,7 @@ impl Branch {
 
     /// Waits for the locks of a schema change. `None` if only the writer can run it.
     pub async fn lock_for(&mut self, report: &Report) -> SqlResult<Option<()>> {
+        self.take_up().await?;
         // Judged before any lock is taken: what needs the exclusive writer must not hold one on its way there.
         let state = self.state()?;
         if locks_for(report, &state.map(), &state.schema()).is_none() {
@@ -179,12 +183,41 @@ impl Branch {
         prepared
     }
 
-    /// Waits for a lock, as long as lock_timeout allows and until it is cancelled.
+    /// Waits for a lock, as long as lock_timeout allows and until it is cancelled. While it waits for an advisory lock the exclusive
+    /// writer may work ([`crate::state::locks`], `aside`).
     pub async fn lock(&mut self, id: LockId, mode: LockMode) -> SqlResult<()> {
-        let owner = self.state()?.waits_as(id);
-        self.state()?.park();
-        wait_for(&self.database, owner, id, mode, self.lock_timeout, &self.interruption).await?;
+        let state = self.state()?;
+        let owner = state.waits_as(id);
+        state.park();
+        let is_advisory = matches!(id.target, Target::Advisory { .. });
+        if is_advisory {
+            state.put_aside();
+        }
+        let mut waited = wait_for(&self.database, owner, id, mode, self.lock_timeout, &self.interruption).await;
+        if is_advisory && waited.is_ok() {
+            waited = self.take_up().await;
+        }
+        if is_advisory && waited.is_err() {
+            // It may have been granted: the statement fails, and does not get it.
+            self.database.engine.locks.unlock(owner, id, mode);
+        }
+        waited?;
         self.state()?.got(id, mode);
+        Ok(())
+    }
+
+    /// Takes up the share of the database's lock that was put aside, before anything else is locked or read.
+    pub async fn take_up(&mut self) -> SqlResult<()> {
+        let state = self.state()?;
+        if !state.is_aside {
+            return Ok(());
+        }
+        let (owner, id) = (state.owner(), self.database.database_lock());
+        if self.database.engine.locks.take_up(owner, id, LockMode::Shared) == Grant::Blocked {
+            wait_for(&self.database, owner, id, LockMode::Shared, self.lock_timeout, &self.interruption).await?;
+        }
+        let state = self.state()?;
+        (state.is_aside, state.newest) = (false, true);
         Ok(())
     }
 

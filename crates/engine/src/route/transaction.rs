@@ -403,6 +403,7 @@ impl WriteTxn {
     pub async fn lock_table(&mut self, table: &str, mode: TableLockMode, no_wait: bool) -> SqlResult<()> {
         let Mode::Branch(branch) = &mut self.mode else { return Ok(()) };
         branch.begin_statement();
+        branch.take_up().await?;
         let map = branch.state()?.map();
         let found = map.tables().iter().find(|t| t.name.eq_ignore_ascii_case(table));
         let Some(found) = found else { return Ok(()) };
@@ -419,7 +420,11 @@ impl WriteTxn {
 
     pub async fn savepoint(&mut self, name: &str) -> SqlResult<()> {
         match &mut self.mode {
-            Mode::Branch(branch) => branch.state().map(|state| state.set_savepoint(name)),
+            Mode::Branch(branch) => {
+                // A return to the savepoint releases what was locked after it, which must not be this one.
+                branch.take_up().await?;
+                branch.state().map(|state| state.set_savepoint(name))
+            }
             Mode::Exclusive(txn) => txn.savepoint(name).await,
             Mode::Lost => Err(lost()),
         }

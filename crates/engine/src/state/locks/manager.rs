@@ -72,7 +72,7 @@ pub(super) struct State {
 
 /// The locks: see the module's description.
 #[derive(Default)]
-pub struct LockManager(Mutex<State>);
+pub struct LockManager(pub(super) Mutex<State>);
 
 /// Locks taken so far; everything after it can be released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,9 +178,34 @@ impl State {
         if !holds && lock.queue.iter().any(|w| w.mode.conflicts(mode)) {
             return Grant::Blocked;
         }
-        lock.holders.push((owner, mode));
-        self.owners.entry(owner).or_default().got(id, mode, &self.volumes);
+        self.grant(owner, id, mode);
         Grant::Granted
+    }
+
+    /// The owner has the lock from now on.
+    pub(super) fn grant(&mut self, owner: OwnerId, id: LockId, mode: LockMode) {
+        self.locks.entry(id).or_default().holders.push((owner, mode));
+        self.owners.entry(owner).or_default().got(id, mode, &self.volumes);
+    }
+
+    /// Whether another owner than this one holds it in a mode that conflicts.
+    pub(super) fn is_held_against(&self, owner: Option<OwnerId>, id: LockId, mode: LockMode) -> bool {
+        let Some(lock) = self.locks.get(&id) else { return false };
+        lock.holders.iter().any(|(o, m)| Some(*o) != owner && m.conflicts(mode))
+    }
+
+    /// Whether the owner holds this, and nothing else.
+    pub(super) fn holds_only(&self, owner: OwnerId, id: LockId, mode: LockMode) -> bool {
+        self.owners.get(&owner).is_some_and(|o| o.held == [(id, mode)])
+    }
+
+    /// Releases one lock; false if the owner does not hold it.
+    pub(super) fn unlock(&mut self, owner: OwnerId, id: LockId, mode: LockMode) -> bool {
+        let Some(o) = self.owners.get_mut(&owner) else { return false };
+        let Some(at) = o.held.iter().rposition(|h| *h == (id, mode)) else { return false };
+        o.held.remove(at);
+        self.release(owner, id, mode);
+        true
     }
 
     fn release(&mut self, owner: OwnerId, id: LockId, mode: LockMode) {
@@ -329,12 +354,7 @@ impl LockManager {
 
     /// Releases one lock; false if the owner does not hold it.
     pub fn unlock(&self, owner: OwnerId, id: LockId, mode: LockMode) -> bool {
-        let mut s = self.0.lock();
-        let Some(o) = s.owners.get_mut(&owner) else { return false };
-        let Some(at) = o.held.iter().rposition(|h| *h == (id, mode)) else { return false };
-        o.held.remove(at);
-        s.release(owner, id, mode);
-        true
+        self.0.lock().unlock(owner, id, mode)
     }
 
     /// Takes the lock, or a place in its queue; 40P01 when that would close a cycle.
@@ -414,21 +434,16 @@ impl LockManager {
         touches: &[Touch],
     ) -> Result<(), WriterConflict> {
         let mut s = self.0.lock();
-        let mode = LockMode::Table(TableLockMode::RowExclusive);
-        let held = s.locks.get(&id(volume, Target::Table(table)));
-        if held.is_some_and(|l| l.holders.iter().any(|(o, m)| Some(*o) != owner && m.conflicts(mode))) {
+        let held = |target, mode| s.is_held_against(owner, id(volume, target), mode);
+        if held(Target::Table(table), LockMode::Table(TableLockMode::RowExclusive)) {
             return Err(WriterConflict);
         }
         for t in touches {
-            let refers_to = (t.table != table).then(|| s.locks.get(&id(volume, Target::Table(t.table)))).flatten();
-            let shares = LockMode::Table(TableLockMode::RowShare);
-            if refers_to.is_some_and(|l| l.holders.iter().any(|(o, m)| Some(*o) != owner && m.conflicts(shares))) {
+            let refers = t.table != table;
+            if refers && held(Target::Table(t.table), LockMode::Table(TableLockMode::RowShare)) {
                 return Err(WriterConflict);
             }
-            let lock = id(volume, Target::Row { class: t.class, table: t.table, hash: t.hash });
-            let mode = LockMode::Row(t.mode);
-            let held = s.locks.get(&lock);
-            if held.is_some_and(|l| l.holders.iter().any(|(o, m)| Some(*o) != owner && m.conflicts(mode))) {
+            if held(Target::Row { class: t.class, table: t.table, hash: t.hash }, LockMode::Row(t.mode)) {
                 return Err(WriterConflict);
             }
         }
@@ -448,8 +463,7 @@ impl LockManager {
 
     /// Whether a statement of the writer may change this without disturbing a branch.
     pub fn is_free(&self, id: LockId, mode: LockMode) -> bool {
-        let s = self.0.lock();
-        !s.locks.get(&id).is_some_and(|l| l.holders.iter().any(|(_, m)| m.conflicts(mode)))
+        !self.0.lock().is_held_against(None, id, mode)
     }
 
     /// Begins the writer's batch `number`. Returns whether the writer has to register its changes.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`mode`] | what conflicts with what |
 //! | [`manager`] | locks, queues, hand-over |
+//! | [`aside`] | a lock put aside for as long as its owner waits |
 //! | [`deadlock`] | the wait-for graph |
 //! | [`list`], [`holders`] | what views show |
 //! | [`versions`] | which batch changed what last, per volume |
@@ -16,6 +17,7 @@
 //!
 //! Failure: none of its own; a wait ends by a grant, a deadlock (40P01), or because its owner gives it up.
 
+mod aside;
 mod deadlock;
 mod holders;
 mod list;

@@ -2,13 +2,15 @@
 
 use crate::support::report_of;
 use holdfast_engine::{
-    Collect, Database, Engine, Options, Report, Step, Submission, Ticket, WriteIsolation, WriteOptions, WriteTxn,
+    AdvisoryOwner, Blocked, Collect, Database, Engine, Options, Report, Step, Submission, Ticket, WriteIsolation,
+    WriteOptions, WriteTxn,
 };
 use holdfast_seams::testing::Patience;
 use holdfast_types::schema::Dialect;
-use holdfast_types::{SqlResult, SqlState, Value};
+use holdfast_types::{ColumnDesc, SqlResult, SqlState, StatementDesc, Value};
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -81,8 +83,24 @@ pub fn begin(db: &Database, isolation: WriteIsolation) -> Txn {
 }
 
 pub fn begin_as(pid: i32, db: &Database, isolation: WriteIsolation) -> Txn {
-    let options = WriteOptions { isolation, advisory_owner: Some(db.advisory_owner(pid)), ..WriteOptions::default() };
-    Txn { txn: db.begin_write_blocking(options).unwrap(), pid }
+    begin_in(&db.advisory_owner(pid), db, isolation).unwrap()
+}
+
+/// A client's session, which may have several transactions, one after the other.
+pub fn session(db: &Database) -> Arc<AdvisoryOwner> {
+    db.advisory_owner(next_pid())
+}
+
+pub fn begin_in(session: &Arc<AdvisoryOwner>, db: &Database, isolation: WriteIsolation) -> SqlResult<Txn> {
+    let options = WriteOptions { isolation, advisory_owner: Some(session.clone()), ..WriteOptions::default() };
+    Ok(Txn { txn: db.begin_write_blocking(options)?, pid: session.pid })
+}
+
+/// A statement with one column about the advisory lock of this key, by the number of the operation.
+pub fn advisory(txn: &mut Txn, operation: u8, key: i64) -> SqlResult<Value> {
+    let desc = StatementDesc { columns: vec![ColumnDesc::new("granted", 16)], ..StatementDesc::default() };
+    let report = Report { advisory: true, desc: Arc::new(desc), ..Report::default() };
+    run_as(txn, &format!("select holdfast_advisory({operation}, {key}, 0)"), report).map(|mut rows| rows[0].remove(0))
 }
 
 pub fn run_as(txn: &mut Txn, sql: &str, report: Report) -> SqlResult<Vec<Vec<Value>>> {
@@ -169,18 +187,23 @@ impl<T> Apart<T> {
 
     /// Waits until it is blocked by the transaction (true), or has ended (false).
     pub fn is_blocked_by(&self, engine: &Engine, holder: &Txn) -> bool {
+        self.waits(engine, |waiting| waiting.by.contains(&holder.pid))
+    }
+
+    /// Waits until its wait is as expected (true), or it has ended (false).
+    pub fn waits(&self, engine: &Engine, as_expected: impl Fn(&Blocked) -> bool) -> bool {
         let mut patience = Patience::new();
         loop {
             let ended = self.thread.is_finished();
             let blocked = engine.blocked();
-            if blocked.iter().any(|waiting| waiting.pid == self.pid && waiting.by.contains(&holder.pid)) {
+            if blocked.iter().any(|waiting| waiting.pid == self.pid && as_expected(waiting)) {
                 return true;
             }
             if ended {
                 return false;
             }
             patience.sees(format!("{blocked:?}"));
-            patience.look("it neither waits for the transaction nor ends");
+            patience.look("it neither waits as expected nor ends");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -1,5 +1,6 @@
 //! Interactive transactions side by side: what they see of each other, what they wait for, and that nothing is lost.
 
+mod advisory_waits;
 mod ahead;
 mod bench;
 mod file_ahead;

@@ -4,8 +4,7 @@ use super::bench::*;
 use crate::support::client::block_on;
 use crate::support::report_of;
 use holdfast_engine::{LockStrength, LockWait, Report, RowLock};
-use holdfast_types::{ColumnDesc, StatementDesc, TableLockMode, Value};
-use std::sync::Arc;
+use holdfast_types::{TableLockMode, Value};
 
 /// Transactions of several threads that take a lock, read a row, and write what they have read and one more: none is lost.
 fn none_is_lost(tables: &str, threads: i64, lock: impl Fn(i64, &mut Txn) + Sync) {
@@ -46,17 +45,11 @@ fn who_has_locked_a_table_sees_what_was_done_before() {
     });
 }
 
-fn advisory(txn: &mut Txn, operation: u8) -> Vec<Vec<Value>> {
-    let desc = StatementDesc { columns: vec![ColumnDesc::new("granted", 16)], ..StatementDesc::default() };
-    let report = Report { advisory: true, desc: Arc::new(desc), ..Report::default() };
-    run_as(txn, &format!("select holdfast_advisory({operation}, 7, 0)"), report).unwrap()
-}
-
 #[test]
 fn who_has_an_advisory_lock_sees_what_was_done_before() {
     // pg_advisory_xact_lock; pg_try_advisory_xact_lock, which may get what was released a moment ago.
-    each_sees_what_the_one_before_has_done(|txn| drop(advisory(txn, 3)));
-    each_sees_what_the_one_before_has_done(|txn| while advisory(txn, 7)[0][0] != Value::Int(1) {});
+    each_sees_what_the_one_before_has_done(|txn| drop(advisory(txn, 3, 7).unwrap()));
+    each_sees_what_the_one_before_has_done(|txn| while advisory(txn, 7, 7).unwrap() != Value::Int(1) {});
 }
 
 /// The row that they lock is another one than they change: what was changed is not noticed by its version.

@@ -53,7 +53,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(dir) => Some(Certificates::read(dir)?),
         None => Certificates::of(&arguments.data)?,
     };
-    let config = Config { node, dir: arguments.data, members, lease: LeaseTerms::default(), link: None };
+    let config =
+        Config { node, dir: arguments.data, members, lease: LeaseTerms::default(), by_pulses: false, link: None };
     let secure = secure_members(certificates.as_ref(), &addresses);
     let transport = TcpTransport::bind(&arguments.listen, addresses, secure)?;
     let address = transport.address();

@@ -5,6 +5,7 @@
 //! holdfast cluster run                       holdfast serve, its child
 //!   control   member of the group  ◄─ socket ─►  client      ControlPlane for the server
 //!   pulse     lease-EPOCH          ── page ───►  Lease       read at each answer
+//!     │       pulses to the other nodes, over UDP on all links
 //!   watch     pidfd, /proc/PID/stat ◄─ page ──   progress    tick, sync under way, LSNs
 //! ```
 //!
@@ -18,6 +19,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod client;
+mod datagram;
 mod error;
 pub mod file;
 mod machine;
@@ -27,6 +29,7 @@ mod moment;
 pub mod page;
 pub mod planner;
 pub mod process;
+mod pulse_sockets;
 pub mod runtime_dir;
 mod scheduling;
 mod socket;

@@ -252,7 +252,13 @@ mod tests {
             let mut bench = Bench { applied: Applied::new(clock.clone()), clock, record: None };
             let members =
                 BTreeMap::from([(node("a"), Role::Data), (node("b"), Role::Data), (node("w"), Role::Witness)]);
-            bench.agree(&Command::Found { version: 1, group: 7, members, lease: LeaseTerms::default() });
+            bench.agree(&Command::Found {
+                version: 1,
+                group: 7,
+                members,
+                lease: LeaseTerms::default(),
+                pulse_key: None,
+            });
             bench.agree(&depose(0, "a"));
             bench.agree(&Command::Promote {
                 node: node("a"),

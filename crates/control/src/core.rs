@@ -22,13 +22,14 @@ use tokio::time::{sleep, timeout};
 use crate::applied::Applied;
 use crate::clock::LeaseClock;
 use crate::error::ControlError;
+use crate::grants::Grants;
 use crate::id::{DiskId, NodeId};
 use crate::lease::{Lease, LeaseTerms, WaitOut};
 use crate::machine::Published;
 use crate::peers::Peers;
 use crate::plane::{Basis, Promotion};
 use crate::raft::{Peer, Raft, Runtime};
-use crate::record::{Answer, Command, Mastership, RECORD_VERSION_GRANTS, Record, Refusal, Role};
+use crate::record::{Answer, Command, Mastership, Record, Refusal, Role};
 use crate::server::PROPOSAL_TIMEOUT;
 use crate::sight::Planner;
 use crate::trail_tip::TrailSlot;
@@ -58,7 +59,11 @@ pub struct Core {
     pub me: NodeId,
     pub disk: DiskId,
     pub members: BTreeMap<NodeId, Role>,
+    /// The version of the record, and the lease, that the group is founded with.
+    pub record_version: u16,
     pub terms: LeaseTerms,
+    /// Shared with the pulse thread, where leases are granted by pulses.
+    pub grants: Arc<Grants>,
     pub clock: Arc<dyn LeaseClock>,
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub raft: Raft,
@@ -169,6 +174,9 @@ impl Core {
             self.check_not_rolled_back(expected_epoch, trail_end).await?;
             self.check_before(expected_epoch, node).await?;
         }
+        if self.is_by_pulses() && node == self.me {
+            self.check_clock().await?;
+        }
         let depose = |seen| Command::Depose { expected_epoch, successor: node, accept_loss, seen };
         let deposed = match basis {
             Basis::Asked => self.propose(depose(None), PATIENCE).await?,
@@ -190,7 +198,10 @@ impl Core {
             // The record above may have been old.
             self.check_position(&deposed, trail_end)?;
         }
-        let waited_ms = self.wait_out(&deposed).await;
+        let waited_ms = match deposed.is_by_pulses() {
+            true => self.wait_out_grants(&deposed).await?,
+            false => self.wait_out(&deposed).await,
+        };
         let compared = if accept_loss { BTreeSet::new() } else { self.compared(&deposed, node).await? };
         let (attempt, becomes) = ((self.random)(), None);
         let promote = Command::Promote {
@@ -282,6 +293,10 @@ impl Core {
         old.give_up();
         let core = self.clone();
         let terms = record.lease;
+        if record.is_by_pulses() {
+            // The pulse thread asks for it.
+            return drop(Runtime::spawn(async move { core.keep_told(&lease).await }));
+        }
         drop(Runtime::spawn(async move {
             tokio::select! {
                 biased;
@@ -322,8 +337,7 @@ impl Core {
     /// acknowledged: from then on a copy of its directory from before can be told. Renewals repeat it.
     pub async fn tell_positions(&self, epoch: Epoch) -> Result<(), ControlError> {
         let (by, positions) = (self.me, self.trail.positions(epoch));
-        let by_grants = self.published.get().is_some_and(|record| record.version >= RECORD_VERSION_GRANTS);
-        let command = match by_grants {
+        let command = match self.is_by_pulses() {
             true => Command::TellPositions { epoch, by, positions },
             false => Command::RenewLease { epoch, by, positions },
         };

@@ -68,6 +68,12 @@ pub enum ControlError {
          --accept-divergence"
     )]
     RolledBackMaster { node: NodeId, end: Position, ahead: NodeId, known: Position },
+    #[error(
+        "{node} is not promoted: its clock could not be compared with that of another node, or runs at another rate than all \
+         others. Start the other nodes, let UDP through between them, and look at the clock source of this machine; then \
+         promote again"
+    )]
+    ClockNotCompared { node: NodeId },
     #[error("the control plane of this node has stopped: {0}")]
     Stopped(String),
     /// What another process of this node reported, which runs its part in the control plane.
@@ -83,6 +89,7 @@ impl ControlError {
             | ControlError::Behind { .. }
             | ControlError::Parted { .. }
             | ControlError::NotCompared { .. }
+            | ControlError::ClockNotCompared { .. }
             | ControlError::RolledBackTrail { .. }
             | ControlError::RolledBackMaster { .. } => "55000",
             ControlError::NoQuorum => "57P03",

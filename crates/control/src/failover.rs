@@ -32,10 +32,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::applied::TURN;
 use crate::core::Core;
+use crate::grant::NodeSet;
 use crate::id::NodeId;
 use crate::record::{Command, Mastership, Record, Role};
 use crate::server::PROPOSAL_TIMEOUT;
-use crate::sight::{Decision, EXPLAIN_TIMEOUT, Explained, Explanation, Heard, RestartsFirst, Sight, Undecided};
+use crate::sight::{
+    ByPulses, Decision, EXPLAIN_TIMEOUT, Explained, Explanation, Heard, RestartsFirst, Sight, Undecided,
+};
 use crate::trail_tip::TrailTip;
 use crate::watching::{Look, Watch};
 use crate::wire::{Reply, Request};
@@ -107,14 +110,20 @@ fn view(watch: &mut Watch, core: &Core) -> Option<View> {
         // What a person did meanwhile, a restart for example, is no silence.
         watch.silent_ns = 0;
     }
-    let ms = watch.silent_ns / 1_000_000;
+    let by_pulses = record.is_by_pulses();
+    let silent_ms = match by_pulses {
+        true => core.master_silent_ms(record.epoch, master),
+        false => Some(watch.silent_ns / 1_000_000),
+    };
     let undecided = if !watch.has_majority {
         Some(Undecided::NoMajority)
     } else if is_serving && record.frozen {
         Some(Undecided::Frozen)
-    } else if is_serving && ms < u64::from(record.lease.lease_ms) {
+    } else if is_serving && silent_ms.is_none() {
+        Some(Undecided::Granted { ms: core.unheard_ms_of(&core.grants.seen.look(), master) })
+    } else if let Some(ms) = silent_ms.filter(|ms| is_serving && !by_pulses && *ms < u64::from(record.lease.lease_ms)) {
         Some(Undecided::Renewed { ms })
-    } else if !watch.is_settled() || !all_applied || term != watch.term {
+    } else if !watch.is_settled(by_pulses) || !all_applied || term != watch.term {
         Some(Undecided::NotSettled)
     } else if is_serving && master == core.me && core.holding.lease.lock().valid_now() {
         // It renews its lease no more.
@@ -122,7 +131,7 @@ fn view(watch: &mut Watch, core: &Core) -> Option<View> {
     } else {
         (named.is_some() && !record.automatic).then_some(Undecided::NamedByCommand)
     };
-    let silent_ms = (is_serving && undecided.is_none()).then_some(ms);
+    let silent_ms = silent_ms.filter(|_| is_serving && undecided.is_none());
     let late_ms = if is_serving { 0 } else { late_ms(watch, core, &record) };
     let restarts_first = RestartsFirst::after(core.applied.takeovers());
     let given_up_ms = core.applied.given_up_ms(record.epoch).filter(|_| record.is_given_up_by(master));
@@ -189,7 +198,15 @@ fn decidable(core: &Core) -> Option<View> {
 
 fn sight(core: &Core, view: View, heard: BTreeMap<NodeId, Heard>) -> Sight {
     let View { record, silent_ms, late_ms, restarts_first, undecided, .. } = view;
-    Sight { record, leader: core.me, silent_ms, undecided, late_ms, restarts_first, heard }
+    let by_pulses = if record.is_by_pulses() { said(core) } else { ByPulses::default() };
+    Sight { record, leader: core.me, silent_ms, undecided, late_ms, restarts_first, heard, by_pulses }
+}
+
+/// What the nodes that were heard say in their pulses.
+fn said(core: &Core) -> ByPulses {
+    let (grants, seen) = (&core.grants, core.grants.seen.look());
+    let hanging = NodeSet(seen.heard.0 & !seen.disk_moves.0);
+    ByPulses { clock_off: grants.names(seen.clock_off).collect(), disk_hangs: grants.names(hanging).collect() }
 }
 
 /// Why the master is the master and no other node is. `None`: this member does not lead.
@@ -246,10 +263,16 @@ pub async fn heard(core: &Core, record: &Record) -> BTreeMap<NodeId, Heard> {
     heard.map(|(node, heard)| (node, heard.unwrap_or(Heard::Silent { ms: 0 }))).collect()
 }
 
-/// Asks the nodes with data where their trails end; `None`: no answer.
+/// Asks the nodes with data where their trails end; `None`: no answer. A node that no pulse comes from is not asked: that would take
+/// until the question has timed out.
 async fn hear(core: &Core, record: &Record, of_master: Duration) -> BTreeMap<NodeId, Option<Heard>> {
     let data = record.members.iter().filter(|(_, role)| **role == Role::Data).map(|(node, _)| *node);
+    let unheard = &core.unheard(record);
     let asked = data.map(|node| async move {
+        if let Some(ms) = unheard.get(&node) {
+            // One that was never heard is silent since it was asked for first.
+            return (node, Some(*ms).filter(|ms| *ms != u64::MAX).map(|ms| Heard::Silent { ms }));
+        }
         // The master is hardly ever its own successor, and an answer of the others is not to wait for it.
         let within = if record.master == Some(node) { of_master } else { TIP_TIMEOUT };
         (node, timeout(within, hear_one(core, node)).await.ok().flatten())

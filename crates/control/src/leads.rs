@@ -30,6 +30,8 @@ use crate::wire::Request;
 
 /// How long a node with data leads before the witness takes its place.
 const STEADY_NS: u64 = 10_000_000_000;
+/// The same where leases are granted by pulses: a change of the leader costs no lease.
+const STEADY_NS_BY_PULSES: u64 = 2_000_000_000;
 /// The pause between two elections that the witness begins.
 const PAUSE_NS: u64 = 60_000_000_000;
 /// How often the log and the leader are looked at while the lead is handed on.
@@ -53,6 +55,7 @@ struct Look {
     term: Option<u64>,
     signs: u64,
     all_applied: bool,
+    by_pulses: bool,
 }
 
 impl Look {
@@ -65,6 +68,7 @@ impl Look {
             term: is_other.then_some(metrics.current_term),
             signs: core.applied.signs(),
             all_applied: metrics.last_applied.map(|applied| applied.index) == metrics.last_log_index,
+            by_pulses: core.is_by_pulses(),
         }
     }
 }
@@ -82,7 +86,9 @@ impl Watch {
             _ => look.now_ns,
         };
         self.since = Some((term, since_ns));
-        let is_steady = look.now_ns - since_ns >= STEADY_NS;
+        // Without renewals the log grows seldom.
+        let renewed = renewed || look.by_pulses;
+        let is_steady = look.now_ns - since_ns >= if look.by_pulses { STEADY_NS_BY_PULSES } else { STEADY_NS };
         let is_rested = self.elected_ns.is_none_or(|at_ns| look.now_ns - at_ns >= PAUSE_NS);
         let is_now = is_steady && is_rested && renewed && look.all_applied;
         if is_now {
@@ -119,10 +125,10 @@ pub async fn hand_on(core: &Core) {
     let order: Vec<NodeId> = first.chain(core.others().filter(|node| !is_witness(node))).collect();
     for successor in order.iter().cycle() {
         if leader() == Some(core.me) {
-            // The next renewal is as far away as can be, so the log does not grow meanwhile.
-            let signs = core.applied.signs();
+            // The next renewal is as far away as can be, so the log does not grow meanwhile. Without renewals it grows seldom.
+            let (signs, by_pulses) = (core.applied.signs(), core.is_by_pulses());
             let renewed = async {
-                while core.applied.signs() == signs {
+                while !by_pulses && core.applied.signs() == signs {
                     sleep(STEP).await;
                 }
             };
@@ -166,7 +172,7 @@ mod tests {
     fn the_witness_stands_right_after_a_renewal_of_a_steady_leader() {
         let mut watch = Watch::default();
         let second = 1_000_000_000;
-        let mut look = Look { now_ns: second, term: Some(3), signs: 1, all_applied: true };
+        let mut look = Look { now_ns: second, term: Some(3), signs: 1, all_applied: true, by_pulses: false };
         let mut at = |watch: &mut Watch, seconds: u64, change: fn(&mut Look)| {
             look.now_ns += seconds * second;
             look.all_applied = true;

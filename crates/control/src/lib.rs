@@ -42,6 +42,7 @@
 //!     dir: "data/control".into(),
 //!     members: BTreeMap::from([(a, Role::Data), (b, Role::Data), (w, Role::Witness)]),
 //!     lease: LeaseTerms::default(),
+//!     by_pulses: false,
 //!     link: Some("127.0.0.1:5433".to_owned()),
 //! };
 //! let disk = Arc::new(holdfast_seams::RealDisk::new());
@@ -84,6 +85,7 @@ mod failover;
 mod files;
 mod frames;
 pub mod grant;
+mod grants;
 mod id;
 mod journal;
 mod leads;
@@ -94,6 +96,7 @@ mod node;
 mod peers;
 mod plane;
 mod presence;
+mod pulse_key;
 mod raft;
 mod record;
 mod refusal;
@@ -106,17 +109,22 @@ mod storage;
 mod sync_members;
 mod trail_tip;
 mod transport;
+mod voter_feed;
 mod watching;
 mod wire;
 
 pub use clock::{BootClock, LeaseClock};
 pub use error::ControlError;
+pub use grants::Grants;
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
 pub use lease::{LEASE_MS_BY_GRANTS, Lease, LeasePage, LeaseTerms};
 pub use node::{Config, ControlHandle, ControlNode, Machinery};
 pub use plane::{Basis, Change, ControlPlane, Promotion, Quorum};
+pub use pulse_key::{PULSE_KEY_BYTES, PulseKey};
 pub use record::{Becomes, Command, Mastership, Position, RECORD_VERSION_GRANTS, Record, Refusal, Role, apply};
-pub use sight::{Decision, Explained, Explanation, Heard, Planner, RestartsFirst, SUCCESSOR_MS, Sight, Undecided};
+pub use sight::{
+    ByPulses, Decision, Explained, Explanation, Heard, Planner, RestartsFirst, SUCCESSOR_MS, Sight, Undecided,
+};
 pub use sync_members::SyncMembers;
 pub use trail_tip::{Compared, ComparedTrail, TrailTip, judge};
 pub use transport::{BoxStream, Incoming, Secure, Stream, TcpTransport, Transport};

@@ -20,6 +20,7 @@ use crate::applied::Applied;
 use crate::error::ControlError;
 use crate::raft::{Entry, LogId, Membership, Snapshot, SnapshotMeta, State, StorageError, StorageIoError, Types};
 use crate::record::{Answer, Mastership, RECORD_VERSION, Record, apply};
+use crate::voter_feed::VoterFeed;
 use crate::{files, frames};
 
 /// The snapshot's file.
@@ -94,14 +95,21 @@ pub struct Machine {
     saved: Option<Saved>,
     published: Published,
     own: Applied,
+    feed: VoterFeed,
     covered: Covered,
     #[cfg(test)]
     sabotage: crate::simulation::Sabotage,
 }
 
 impl Machine {
-    /// `own`: told of each entry when it is applied.
-    pub fn open(disk: Arc<dyn Disk>, dir: &Path, published: Published, own: Applied) -> Result<Machine, ControlError> {
+    /// `own` and `feed`: each entry goes to them when it is applied.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        published: Published,
+        own: Applied,
+        feed: VoterFeed,
+    ) -> Result<Machine, ControlError> {
         let saved = read(&*disk, dir)?;
         let mut machine = Machine {
             disk,
@@ -112,6 +120,7 @@ impl Machine {
             saved: None,
             published,
             own,
+            feed,
             covered: watch::Sender::new(Ok(None)),
             #[cfg(test)]
             sabotage: crate::simulation::Sabotage::None,
@@ -129,6 +138,7 @@ impl Machine {
         self.record = saved.record.clone();
         self.published.publish(&self.record);
         self.own.whole(&self.record);
+        self.feed.installed(self.applied, self.record.as_ref(), &self.membership);
         self.saved = Some(saved);
     }
 
@@ -143,7 +153,8 @@ impl Machine {
     }
 
     fn apply_entry(&mut self, entry: Entry) -> Answer {
-        self.applied = Some(entry.log_id);
+        let (at, meaning) = (entry.log_id, self.feed.meaning(&entry));
+        self.applied = Some(at);
         let mut refusal = None;
         match entry.payload {
             EntryPayload::Blank => {}
@@ -152,9 +163,10 @@ impl Machine {
                 self.applied_here();
             }
             EntryPayload::Membership(membership) => {
-                self.membership = Membership::new(Some(entry.log_id), membership);
+                self.membership = Membership::new(Some(at), membership);
             }
         }
+        self.feed.applied(at, meaning, refusal.is_some(), self.record.as_ref(), &self.membership);
         Answer { record: self.record.clone(), refusal }
     }
 

@@ -18,8 +18,9 @@ use tokio::time::sleep;
 
 use crate::core::Core;
 use crate::id::NodeId;
+use crate::pulse_key::PulseKey;
 use crate::raft::Peer;
-use crate::record::{Command, RECORD_VERSION};
+use crate::record::{Command, RECORD_VERSION_GRANTS};
 
 /// The interval between checks.
 const EVERY: Duration = Duration::from_millis(500);
@@ -73,7 +74,9 @@ async fn keep_once(core: &Core) {
     if core.published.get().is_none() {
         let group = (core.random)();
         let members = core.members.clone();
-        let command = Command::Found { version: RECORD_VERSION, group, members, lease: core.terms };
+        let (version, lease) = (core.record_version, core.terms);
+        let pulse_key = (version >= RECORD_VERSION_GRANTS).then(|| PulseKey::random(&*core.random));
+        let command = Command::Found { version, group, members, lease, pulse_key };
         if let Err(error) = core.propose(command, Duration::from_secs(2)).await {
             tracing::warn!("cannot found the record: {error}");
         }

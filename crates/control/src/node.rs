@@ -24,6 +24,8 @@ use crate::clock::{BootClock, LeaseClock};
 use crate::core::{Core, Holding, PATIENCE};
 use crate::error::ControlError;
 use crate::failover;
+use crate::grant::Roster;
+use crate::grants::Grants;
 use crate::id::{DiskId, NodeId};
 use crate::journal::Journal;
 use crate::leads;
@@ -33,13 +35,14 @@ use crate::members;
 use crate::peers::Peers;
 use crate::plane::{Change, ControlPlane, Promotion, Quorum};
 use crate::raft::{Raft, Runtime, settings};
-use crate::record::{Command, Record, Role};
+use crate::record::{Command, RECORD_VERSION, RECORD_VERSION_GRANTS, Record, Role};
 use crate::server::Server;
 use crate::sight::{Explained, Heard, Planner, RestartsFirst};
 use crate::starts::Starts;
 use crate::storage::LogStore;
 use crate::trail_tip::{ComparedTrail, LinkSlot, TrailSlot};
 use crate::transport::Transport;
+use crate::voter_feed::VoterFeed;
 
 /// The configuration of a member. `members` and, when the group is founded, `lease` must be the same on all members.
 #[derive(Clone, Debug)]
@@ -51,6 +54,9 @@ pub struct Config {
     pub members: BTreeMap<NodeId, Role>,
     /// Taken into the record by the founding; later changes have no effect.
     pub lease: LeaseTerms,
+    /// The group is founded with leases that voters grant by their answers to pulses: this process has a pulse thread
+    /// ([`ControlHandle::grants`]).
+    pub by_pulses: bool,
     /// Where this node takes the links of other nodes, HOST:PORT: the members tell each other, so that a standby finds the
     /// master. `None`: it takes none, or is a witness.
     pub link: Option<String>,
@@ -69,7 +75,12 @@ impl Config {
         if data * 2 < self.members.len() {
             return wrong(format!("{data} of {} hold data; at most one member may be a witness", self.members.len()));
         }
-        self.lease.flaw().map_or(Ok(()), wrong)
+        self.lease.flaw_under(self.record_version()).map_or(Ok(()), wrong)
+    }
+
+    /// The version of the record that the group is founded with.
+    pub fn record_version(&self) -> u16 {
+        if self.by_pulses { RECORD_VERSION_GRANTS } else { RECORD_VERSION }
     }
 }
 
@@ -127,6 +138,8 @@ pub struct Member {
     holding: Arc<Holding>,
     trail: TrailSlot,
     link: LinkSlot,
+    grants: Arc<Grants>,
+    feed: VoterFeed,
     jobs: mpsc::UnboundedReceiver<Job>,
     _lock: Box<dyn DiskLock>,
     #[cfg(test)]
@@ -146,11 +159,17 @@ impl Member {
         let starts = Starts::open(disk.clone(), dir, journal.disk_id(), (machinery.random)())?;
         let published = Published::new();
         let applied = Applied::new(machinery.clock.clone());
-        let machine = Machine::open(disk.clone(), dir, published.clone(), applied.clone())?;
+        let too_many = || ControlError::Members(format!("there are {}; three are required", config.members.len()));
+        let grants = Arc::new(Grants::new(Roster::new(config.members.keys().copied()).ok_or_else(too_many)?));
+        let feed = VoterFeed::new(config.node, journal.disk_id(), grants.roster, grants.log.clone());
+        let machine = Machine::open(disk.clone(), dir, published.clone(), applied.clone(), feed.clone())?;
         if journal.content.purged > machine.applied() {
             let what = "the journal continues after the end of the snapshot".to_owned();
             return Err(ControlError::Damage { file: dir.join("snapshot"), offset: 0, what });
         }
+        // Before the first pulse is answered.
+        let behind = machine.applied().map_or(0, |applied| applied.index + 1);
+        feed.replayed(journal.content.entries.range(behind..).map(|(_, entry)| entry));
         let never = Lease::new(Epoch(0), machinery.clock.clone());
         let holding = Arc::new(Holding {
             lease: Mutex::new(never),
@@ -167,6 +186,7 @@ impl Member {
             holding: holding.clone(),
             trail: trail.clone(),
             link: link.clone(),
+            grants: grants.clone(),
         };
         let member = Member {
             config,
@@ -179,6 +199,8 @@ impl Member {
             holding,
             trail,
             link,
+            grants,
+            feed,
             jobs,
             _lock: lock,
             #[cfg(test)]
@@ -204,6 +226,8 @@ impl Member {
             holding,
             trail,
             link,
+            grants,
+            feed,
             mut jobs,
             _lock,
             ..
@@ -212,7 +236,7 @@ impl Member {
         if !leads_on {
             journal.lead_no_longer();
         }
-        let store = LogStore::new(journal, machine.covered());
+        let store = LogStore::new(journal, machine.covered(), feed);
         let peers = Peers::new(
             config.node,
             config.members.clone(),
@@ -235,7 +259,9 @@ impl Member {
             me: config.node,
             disk,
             members: config.members.clone(),
+            record_version: config.record_version(),
             terms: config.lease,
+            grants,
             clock: machinery.clock,
             random: machinery.random,
             raft: raft.clone(),
@@ -320,6 +346,7 @@ pub struct ControlHandle {
     holding: Arc<Holding>,
     trail: TrailSlot,
     link: LinkSlot,
+    grants: Arc<Grants>,
 }
 
 /// Who votes, as far as a member knows.
@@ -387,6 +414,11 @@ impl ControlHandle {
             let welcome = core.peers.look(node).await.map_err(ControlError::io("reach", node.as_str()))?;
             Ok(welcome.link)
         })
+    }
+
+    /// What this member shares with the pulse thread of its process.
+    pub fn grants(&self) -> Arc<Grants> {
+        self.grants.clone()
     }
 
     /// The leader of Raft that this member hears; may be half a second old.
@@ -580,7 +612,14 @@ mod tests {
         let (sender, failed) = mpsc::channel();
         machinery.on_failure = Arc::new(move |error| sender.send(error.to_string()).unwrap());
         let members = BTreeMap::from([(a, Role::Data)]);
-        let config = Config { node: a, dir: "/control".into(), members, lease: LeaseTerms::default(), link: None };
+        let config = Config {
+            node: a,
+            dir: "/control".into(),
+            members,
+            lease: LeaseTerms::default(),
+            by_pulses: false,
+            link: None,
+        };
         let control = ControlNode::start(config, machinery).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { while control.look().await.is_err() {} });

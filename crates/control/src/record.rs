@@ -61,6 +61,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use crate::epoch_number as epoch;
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
+use crate::pulse_key::PulseKey;
 pub use crate::refusal::Refusal;
 use crate::sync_members::SyncMembers;
 
@@ -130,6 +131,9 @@ pub struct Record {
     /// By command no successor is named without a person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub frozen: bool,
+    /// What proves the pulses of its members, under record 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pulse_key: Option<PulseKey>,
 }
 
 /// Everything below this position of the trail, as the master of this epoch wrote it.
@@ -151,7 +155,15 @@ impl fmt::Display for Position {
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     /// The first command of a group.
-    Found { version: u16, group: u64, members: BTreeMap<NodeId, Role>, lease: LeaseTerms },
+    Found {
+        version: u16,
+        group: u64,
+        members: BTreeMap<NodeId, Role>,
+        lease: LeaseTerms,
+        /// With record 2.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pulse_key: Option<PulseKey>,
+    },
     /// Ends the mastership of an epoch, in favour of a successor.
     Depose {
         #[serde(with = "epoch")]
@@ -285,7 +297,7 @@ pub fn apply(record: &mut Option<Record>, command: &Command) -> Result<(), Refus
 }
 
 fn found(command: &Command) -> Result<Record, Refusal> {
-    let Command::Found { version, group, members, lease } = command else { return Err(Refusal::NotFounded) };
+    let Command::Found { version, group, members, lease, pulse_key } = command else { return Err(Refusal::NotFounded) };
     let unusable = |why: String| Err(Refusal::Unusable(why));
     if !(RECORD_VERSION..=RECORD_VERSION_GRANTS).contains(version) {
         return unusable(format!(
@@ -318,6 +330,7 @@ fn found(command: &Command) -> Result<Record, Refusal> {
         positions: BTreeMap::new(),
         automatic: false,
         frozen: false,
+        pulse_key: pulse_key.clone(),
     })
 }
 

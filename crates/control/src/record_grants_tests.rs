@@ -9,7 +9,7 @@ fn node(name: &str) -> NodeId {
 
 fn founding(version: u16, lease: LeaseTerms) -> Command {
     let members = BTreeMap::from([(node("a"), Role::Data), (node("b"), Role::Data), (node("w"), Role::Witness)]);
-    Command::Found { version, group: 7, members, lease }
+    Command::Found { version, group: 7, members, lease, pulse_key: None }
 }
 
 fn depose(epoch: u32, successor: &str) -> Command {

@@ -9,7 +9,13 @@ fn node(name: &str) -> NodeId {
 
 fn founding() -> Command {
     let members = BTreeMap::from([(node("a"), Role::Data), (node("b"), Role::Data), (node("w"), Role::Witness)]);
-    Command::Found { version: 1, group: 7, members, lease: LeaseTerms { lease_ms: 3_000, drift_percent: 10 } }
+    Command::Found {
+        version: 1,
+        group: 7,
+        members,
+        lease: LeaseTerms { lease_ms: 3_000, drift_percent: 10 },
+        pulse_key: None,
+    }
 }
 
 fn depose(epoch: u32, successor: &str) -> Command {
@@ -66,7 +72,7 @@ fn promote_after(epoch: u32, name: &str, waited_ms: u64, have: &str) -> Command 
 fn serving_with_quorum() -> Vec<Command> {
     let members = nodes("abc").into_iter().map(|node| (node, Role::Data)).collect();
     let Command::Found { version, group, lease, .. } = founding() else { unreachable!() };
-    let found = Command::Found { version, group, members, lease };
+    let found = Command::Found { version, group, members, lease, pulse_key: None };
     vec![found, depose(0, "a"), promote(0, "a", 0), quorum(1, "a", "bc", 1), renew(1, "a")]
 }
 
@@ -201,12 +207,12 @@ fn the_decision_table_of_a_quorum() {
 #[test]
 fn another_group_and_bad_terms_are_refused() {
     let Command::Found { version, members, lease, .. } = founding() else { unreachable!() };
-    let other = Command::Found { version, group: 8, members: members.clone(), lease };
+    let other = Command::Found { version, group: 8, members: members.clone(), lease, pulse_key: None };
     assert_eq!(apply(&mut after(&[founding()]), &other), Err(Refusal::OtherGroup));
     let hasty = LeaseTerms { lease_ms: 1, ..lease };
-    let hasty = Command::Found { version, group: 8, members: members.clone(), lease: hasty };
+    let hasty = Command::Found { version, group: 8, members: members.clone(), lease: hasty, pulse_key: None };
     assert!(matches!(apply(&mut None, &hasty), Err(Refusal::Unusable(_))));
-    let newer = Command::Found { version: 3, group: 8, members, lease };
+    let newer = Command::Found { version: 3, group: 8, members, lease, pulse_key: None };
     assert!(matches!(apply(&mut None, &newer), Err(Refusal::Unusable(_))));
 }
 

@@ -305,7 +305,14 @@ mod tests {
         let address = transport.address();
         let machinery = Machinery::real(Arc::new(FaultDisk::new(1)), Arc::new(transport));
         let own = BTreeMap::from([(a, Role::Data)]);
-        let config = Config { node: a, dir: "/control".into(), members: own, lease: LeaseTerms::default(), link: None };
+        let config = Config {
+            node: a,
+            dir: "/control".into(),
+            members: own,
+            lease: LeaseTerms::default(),
+            by_pulses: false,
+            link: None,
+        };
         let _running = ControlNode::start(config, machinery).unwrap();
         let mut stream = TcpStream::connect(address).await.unwrap();
         let hello = Hello { from: a, to: a, to_disk: None, group: None, members, start: None, log: None };
@@ -327,7 +334,7 @@ mod tests {
         let members = |role| BTreeMap::from([("a".parse().unwrap(), role)]);
         let found = || {
             let (members, lease) = (members(Role::Data), LeaseTerms::default());
-            Request::Propose(Command::Found { version: RECORD_VERSION, group: 7, members, lease })
+            Request::Propose(Command::Found { version: RECORD_VERSION, group: 7, members, lease, pulse_key: None })
         };
         let why = said(members(Role::Witness), found()).await.unwrap_err();
         assert!(why.contains("a (witness) in the configuration of a") && why.contains("make them the same"), "{why}");

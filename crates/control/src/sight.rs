@@ -1,6 +1,6 @@
 //! What a leader sees when it decides on a successor, and what is decided and told of that ([`crate::failover`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +67,17 @@ pub struct Sight {
     pub restarts_first: Option<RestartsFirst>,
     /// The nodes with data.
     pub heard: BTreeMap<NodeId, Heard>,
+    /// What pulses say besides, where leases are granted by them.
+    pub by_pulses: ByPulses,
+}
+
+/// What nodes say of themselves in their pulses.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ByPulses {
+    /// Their clocks differ from those of all others, or were not compared yet.
+    pub clock_off: BTreeSet<NodeId>,
+    /// A sync of their trails has been under way for too long.
+    pub disk_hangs: BTreeSet<NodeId>,
 }
 
 /// Why a leader names no node now.
@@ -74,6 +85,9 @@ pub struct Sight {
 pub enum Undecided {
     /// The master renews its lease: the last renewal was applied here so long ago.
     Renewed { ms: u64 },
+    /// Under leases by pulses: no majority counts the master as silent. `ms`: for how long this leader has not heard it; `None`: it
+    /// does.
+    Granted { ms: Option<u64> },
     /// The master is this member, and has its lease.
     OwnLease,
     /// A person has named the successor.

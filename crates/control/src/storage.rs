@@ -20,6 +20,7 @@ use crate::error::ControlError;
 use crate::journal::Journal;
 use crate::raft::{Entry, LogId, StorageError, StorageIoError, Types, Vote};
 use crate::starts::LogEnd;
+use crate::voter_feed::VoterFeed;
 
 /// Shared by its clones.
 #[derive(Clone)]
@@ -27,11 +28,12 @@ pub struct LogStore {
     journal: Arc<Mutex<Journal>>,
     /// How far the snapshot on disk reaches.
     covered: watch::Receiver<Result<Option<LogId>, ()>>,
+    feed: VoterFeed,
 }
 
 impl LogStore {
-    pub fn new(journal: Journal, covered: watch::Receiver<Result<Option<LogId>, ()>>) -> LogStore {
-        LogStore { journal: Arc::new(Mutex::new(journal)), covered }
+    pub fn new(journal: Journal, covered: watch::Receiver<Result<Option<LogId>, ()>>, feed: VoterFeed) -> LogStore {
+        LogStore { journal: Arc::new(Mutex::new(journal)), covered, feed }
     }
 
     /// The last entry, also when it has been purged.
@@ -94,8 +96,14 @@ impl RaftLogStorage<Types> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        match self.journal.lock().save_entries(entries.into_iter().collect()) {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        let last = entries.last().map(|entry| entry.log_id);
+        self.feed.appended(&entries);
+        // The guard is gone before the confirmation.
+        let saved = self.journal.lock().save_entries(entries);
+        match saved {
             Ok(()) => {
+                self.feed.durable(last);
                 flushed.log_io_completed(Ok(()));
                 Ok(())
             }
@@ -107,7 +115,9 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn truncate(&mut self, position: LogId) -> Result<(), StorageError> {
-        self.journal.lock().truncate(position.index).map_err(failed)
+        self.journal.lock().truncate(position.index).map_err(failed)?;
+        self.feed.truncated(position.index);
+        Ok(())
     }
 
     /// Waits for the snapshot that makes the entries needless: a crash in between would leave neither.

@@ -37,6 +37,7 @@ pub struct Watch {
     pub silent_ns: u64,
     pub term: u64,
     pub leads_ns: u64,
+    leads: bool,
     /// All watched time of this member.
     pub watched_ns: u64,
     pub named: Option<(Epoch, Option<NodeId>, u64)>,
@@ -75,13 +76,16 @@ impl Watch {
         }
         self.has_majority = look.has_majority;
         let is_new = std::mem::replace(&mut self.term, look.term) != look.term;
+        self.leads = look.leads;
         if is_new || !look.leads {
             self.leads_ns = 0;
         }
     }
 
-    pub fn is_settled(&self) -> bool {
-        self.leads_ns >= SETTLED_NS
+    /// Whether this leader may decide. `by_pulses`: silence is what each of a majority of the voters has watched itself, so a new
+    /// leader knows it as well as an old one.
+    pub fn is_settled(&self, by_pulses: bool) -> bool {
+        if by_pulses { self.leads } else { self.leads_ns >= SETTLED_NS }
     }
 
     /// Remembers who answered. The silence of a node counts from the first unanswered question on, as long as it is asked: one that was
@@ -182,9 +186,9 @@ mod tests {
     fn a_leader_is_settled_after_a_second_of_one_term() {
         let mut bench = Bench::new();
         bench.turns(39, 25);
-        assert!(!bench.watch.is_settled());
+        assert!(!bench.watch.is_settled(false));
         bench.turns(1, 25);
-        assert!(bench.watch.is_settled());
+        assert!(bench.watch.is_settled(false));
         let spoilers: [fn(&mut Bench); 3] = [
             |bench| bench.look.term += 1,
             |bench| bench.turns(1, 1_000),
@@ -197,10 +201,10 @@ mod tests {
         ];
         for spoil in spoilers {
             bench.turns(50, 25);
-            assert!(bench.watch.is_settled());
+            assert!(bench.watch.is_settled(false));
             spoil(&mut bench);
             bench.turns(39, 25);
-            assert!(!bench.watch.is_settled());
+            assert!(!bench.watch.is_settled(false));
         }
     }
 }

@@ -127,7 +127,7 @@ impl Control {
                 let secure = secure_members(certificates, &addresses);
                 let transport = TcpTransport::bind(&mine, addresses.clone(), secure)?;
                 let (dir, lease) = (dir.join("control"), LeaseTerms::default());
-                let config = ControlConfig { node: me, dir, members, lease, link };
+                let config = ControlConfig { node: me, dir, members, lease, by_pulses: false, link };
                 let machinery = Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport));
                 Arc::new(ControlNode::start(config, machinery)?)
             }

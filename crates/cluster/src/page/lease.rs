@@ -113,6 +113,21 @@ impl GrantorPage {
         }
     }
 
+    /// Lets the lease last until then, or end: an end of 0 on both clocks ends it at once, and a later one may follow. A closed page
+    /// stays closed.
+    pub fn show(&self, end_boot_ns: u64, end_raw_ns: u64) {
+        if (self.map.load(END_BOOT), self.map.load(END_RAW)) != (end_boot_ns, end_raw_ns) {
+            // Whichever the reader sees first, it counts by the earlier end.
+            self.map.store(END_RAW, end_raw_ns);
+            self.map.store(END_BOOT, end_boot_ns);
+        }
+    }
+
+    /// The end that the page shows, on CLOCK_BOOTTIME and CLOCK_MONOTONIC_RAW.
+    pub fn end(&self) -> (u64, u64) {
+        (self.map.load(END_BOOT), self.map.load(END_RAW))
+    }
+
     /// Ends the server's right to answer, for good.
     pub fn close(&self) {
         self.map.store(CLOSED, 1);
@@ -162,12 +177,19 @@ mod tests {
         assert!(!holder.lasts(), "no longer than the grant before");
         grantor.extend(now.boot_ns + 2 * hour, now.raw_ns + hour);
         assert!(holder.lasts() && holder.remaining() <= Duration::from_nanos(hour));
+        // A standstill ends it on the spot, and the next grant begins it again.
+        grantor.show(0, 0);
+        assert!(!holder.lasts() && !grantor.is_granted());
+        let end = (now.boot_ns + hour, now.raw_ns + hour);
+        grantor.show(end.0, end.1);
+        assert!(holder.lasts() && grantor.end() == end);
         // A successor of the supervisor sees the same page.
         let successor = GrantorPage::open(grantor.path()).unwrap();
         assert_eq!((successor.epoch(), successor.server().pid), (Epoch(3), 1));
         successor.close();
         assert!(!holder.lasts() && grantor.is_closed() && holder.remaining() == Duration::ZERO);
         grantor.extend(now.boot_ns + 3 * hour, now.raw_ns + 3 * hour);
+        grantor.show(now.boot_ns + 4 * hour, now.raw_ns + 4 * hour);
         assert!(!holder.lasts(), "a closed page stays closed");
         assert_eq!(lease_pages(dir.path()).unwrap(), [grantor.path()]);
     }

@@ -111,6 +111,16 @@ pub fn undecided(sight: &Sight, why: &Undecided, plan: &Plan) -> String {
                 if_lost(master, &plan.fit())
             )
         }
+        Undecided::Granted { ms: None } => format!(
+            "{master} is the master of epoch {epoch}: the other nodes hear it and grant its lease, which lasts {lease_ms} ms. {}",
+            if_lost(master, &plan.fit())
+        ),
+        Undecided::Granted { ms: Some(ms) } => format!(
+            "{leader}, which leads the control plane, {}, but no majority of the nodes counts {master} as silent: it is the \
+             master of epoch {epoch}. {}",
+            unheard(master, *ms),
+            if_lost(master, &plan.fit())
+        ),
         Undecided::Frozen => frozen(master),
         Undecided::OwnLease => {
             format!("{master} is the master of epoch {epoch}, leads the control plane, and holds its lease")
@@ -126,6 +136,14 @@ pub fn undecided(sight: &Sight, why: &Undecided, plan: &Plan) -> String {
             "{leader} leads the control plane, but not for a second yet, or was stopped itself: it does not know whether {master} \
              is silent"
         ),
+    }
+}
+
+/// `ms`: [`u64::MAX`] if it was never heard.
+fn unheard(node: NodeId, ms: u64) -> String {
+    match ms {
+        u64::MAX => format!("has had no pulse of {node} since it was started"),
+        ms => format!("has had no pulse of {node} for {ms} ms"),
     }
 }
 

@@ -15,7 +15,7 @@ fn founded(names: &str) -> Record {
     let members = data.chain([(node("w"), Role::Witness)]).collect();
     let (version, lease) = (RECORD_VERSION_GRANTS, LeaseTerms::by_grants(600));
     let mut record = None;
-    apply(&mut record, &Command::Found { version, group: 7, members, lease }).unwrap();
+    apply(&mut record, &Command::Found { version, group: 7, members, lease, pulse_key: None }).unwrap();
     let mut record = record.unwrap();
     done(
         &mut record,

@@ -2,7 +2,8 @@
 //!
 //! | what the leader knows | in the view |
 //! |---|---|
-//! | no renewal was applied for the lease | the leader counts silence. Every renewal of a lease in the log passes through it, so its own silence is that of a majority, which has acknowledged it lately |
+//! | each of a majority of the voters says in its pulses that it counts silence | the leader counts silence |
+//! | with record 1: no renewal was applied for the lease | the leader counts silence. Every renewal of a lease in the log passes through it, so its own silence is that of a majority, which has acknowledged it lately |
 //! | a node's trail is open and can be promoted | ready, with its tip |
 //! | a node answers and says why it cannot | up, not ready |
 //! | a node does not answer | silent, for how long the leader has watched it |
@@ -39,6 +40,10 @@ pub(super) fn view<'a>(sight: &'a Sight, order: &'a [NodeId]) -> View<'a> {
     let record = &sight.record;
     let one = |(node, heard): (&NodeId, &Heard)| (*node, state(heard, !record.sync_set.are_all_needed()));
     let mut nodes: BTreeMap<NodeId, NodeState> = sight.heard.iter().map(one).collect();
+    for (node, state) in &mut nodes {
+        state.clock_off = sight.by_pulses.clock_off.contains(node);
+        state.disk_moves &= !sight.by_pulses.disk_hangs.contains(node);
+    }
     let leader = nodes.entry(sight.leader).or_default();
     leader.is_up = true;
     leader.counts_silence_of = sight.silent_ms.map(|_| record.epoch);
@@ -146,7 +151,7 @@ pub async fn tell_successors(supervisor: Arc<Supervisor>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_control::{Command, LeaseTerms, Record, Role, TrailTip, Undecided, apply};
+    use holdfast_control::{ByPulses, Command, LeaseTerms, Record, Role, TrailTip, Undecided, apply};
     use holdfast_types::Epoch;
 
     fn node(name: &str) -> NodeId {
@@ -159,7 +164,7 @@ mod tests {
         let mut done = |command: &Command| apply(&mut record, command).unwrap();
         let mut members: BTreeMap<NodeId, Role> = data.iter().map(|name| (node(name), Role::Data)).collect();
         members.entry(node("w")).or_insert(Role::Witness);
-        done(&Command::Found { version: 1, group: 7, members, lease: LeaseTerms::default() });
+        done(&Command::Found { version: 1, group: 7, members, lease: LeaseTerms::default(), pulse_key: None });
         done(&Command::Depose { expected_epoch: Epoch(0), successor: node("a"), accept_loss: false, seen: None });
         done(&Command::Promote {
             node: node("a"),
@@ -190,7 +195,16 @@ mod tests {
         let heard = heard.iter().map(|(name, heard)| (node(name), heard.clone())).collect();
         let order: Vec<NodeId> = record.members.keys().copied().collect();
         let (leader, silent_ms) = (node("w"), Some(3_000));
-        let sight = Sight { record, leader, silent_ms, undecided: None, late_ms: 0, restarts_first: None, heard };
+        let sight = Sight {
+            record,
+            leader,
+            silent_ms,
+            undecided: None,
+            late_ms: 0,
+            restarts_first: None,
+            heard,
+            by_pulses: ByPulses::default(),
+        };
         planner(order)(&sight).successor
     }
 
@@ -220,6 +234,7 @@ mod tests {
             late_ms: 0,
             restarts_first: None,
             heard,
+            by_pulses: ByPulses::default(),
         });
         let lines = lacks.iter().map(|(node, lacks)| format!("\n{node}: {}", lacks.join("; ")));
         format!("{why}{}", lines.collect::<String>())

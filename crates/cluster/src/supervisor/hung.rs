@@ -14,9 +14,10 @@
 
 use super::Supervisor;
 use super::events::Kind;
-use crate::page::Progress;
+use crate::moment::boot_ns;
+use crate::page::{Progress, ServerState};
 use crate::process::Process;
-use holdfast_control::LeaseTerms;
+use holdfast_control::grant::Own;
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,6 +58,7 @@ impl Hung {
     /// Looks at the server's tick once. Called every few milliseconds.
     pub fn look(&mut self, supervisor: &Arc<Supervisor>, process: &Process) {
         let now = Instant::now();
+        supervisor.tell_own(process);
         match &mut self.ending {
             Some((since, is_killed)) if !*is_killed && now.duration_since(*since) >= END_MAX => {
                 *is_killed = true;
@@ -65,7 +67,7 @@ impl Hung {
             Some(_) => {}
             None => {
                 let lasts = self.stillness.look(supervisor.tick_of_master(process), now);
-                if lasts >= Duration::from_millis(LeaseTerms::default().lease_ms.into()) {
+                if lasts >= supervisor.lease_time() {
                     self.ending = Some((now, false));
                     supervisor.end_hung(process, lasts);
                 }
@@ -80,6 +82,15 @@ impl Supervisor {
         let server = process.identity();
         self.pages.current().filter(|page| page.server() == server && !page.is_closed())?;
         Some(Progress::open(self.dir.path()).ok().filter(|page| page.server() == server)?.tick_ns())
+    }
+
+    /// Lets the pulses say how the server is.
+    fn tell_own(&self, process: &Process) {
+        let page = Progress::open(self.dir.path()).ok().filter(|page| page.server() == process.identity());
+        let sync_ns =
+            page.as_ref().and_then(Progress::sync_began_ns).map_or(0, |began| boot_ns().saturating_sub(began));
+        let server_ready = page.is_some_and(|page| page.state() == ServerState::Ready);
+        self.pulse.set_own(Own { server_ready, disk_moves: Duration::from_nanos(sync_ns) < self.lease_time() });
     }
 
     fn end_hung(self: &Arc<Self>, process: &Process, lasts: Duration) {

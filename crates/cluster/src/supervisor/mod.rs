@@ -3,7 +3,7 @@
 //! | thread | does | waits for |
 //! |---|---|---|
 //! | control (of the crate control) | this node's part in the group; its journal | its disk |
-//! | pulse ([`pulse`]) | writes the lease into its page, every 25 ms | nothing |
+//! | pulse ([`pulse`]) | exchanges pulses with the other nodes, every 25 ms, and writes the lease into its page | nothing |
 //! | main | the socket ([`requests`]), the server's process ([`watch`]), signals, systemd | no disk |
 //!
 //! | start | then |
@@ -18,6 +18,7 @@
 mod events;
 mod failover;
 mod hung;
+mod keys;
 mod orphan;
 mod pages;
 mod pulse;
@@ -33,6 +34,7 @@ use crate::file::Cluster;
 use crate::mark::marked;
 use crate::moment::unix_ms;
 use crate::process::Identity;
+use crate::pulse_sockets::PulseSockets;
 use crate::runtime_dir::RuntimeDir;
 use crate::socket::Socket;
 use events::{Events, Kind};
@@ -124,17 +126,19 @@ impl Supervisor {
         let members = cluster.nodes.iter().map(|(node, found)| (*node, found.role)).collect();
         // The lock before the socket of an earlier supervisor is taken away.
         let transport = transport.map_err(|error| in_use(error, &control_dir))?;
-        let config = Config { node, dir: control_dir.clone(), members, lease: LeaseTerms::default(), link: None };
+        let lease = LeaseTerms::by_grants(cluster.lease_ms);
+        let config = Config { node, dir: control_dir.clone(), members, lease, by_pulses: true, link: None };
         let machinery = Machinery {
             planner: Some(failover::planner(cluster.database.nodes.clone())),
             ..Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport))
         };
+        let incarnation = (machinery.random)() | 1;
         let control = ControlNode::start(config, machinery).map_err(|error| in_use(error, &control_dir))?;
         if role == Role::Data {
             marked(&control_dir, &cluster.name, node.as_str()).map_err(ClusterError::io("mark", &control_dir))?;
         }
         let (events, pages) = (Events::default(), Pages::new(dir.path().to_owned()));
-        let pulse = Pulse::start().map_err(ClusterError::io("start a thread in", dir.path()))?;
+        let pulse = start_pulse(&cluster, node, &control, incarnation)?;
         events.add(
             Kind::Started,
             format!("the supervisor of {node} in cluster {} starts, pid {}", cluster.name, std::process::id()),
@@ -173,6 +177,7 @@ impl Supervisor {
         let accepting = tokio::spawn(requests::accept(self.clone(), socket));
         let notifying = tokio::spawn(systemd::notify(self.clone()));
         let telling = tokio::spawn(failover::tell_successors(self.clone()));
+        drop(tokio::spawn(keys::keep(self.clone())));
         ready();
         let serving = match self.role {
             Role::Data => tokio::spawn(watch::keep_server(self.clone(), adopted, stopped)),
@@ -226,6 +231,23 @@ impl Supervisor {
             Err(_) => tracing::info!("no other member has taken the lead of the control plane"),
         }
     }
+}
+
+/// Starts the pulse thread over the links of this node.
+fn start_pulse(
+    cluster: &Cluster,
+    node: NodeId,
+    control: &ControlHandle,
+    incarnation: u64,
+) -> Result<Pulse, ClusterError> {
+    let grants = control.grants();
+    let links = |of: &NodeId| cluster.nodes.get(of).map(|found| found.links.clone()).unwrap_or_default();
+    let others = grants.roster.names().iter().map(|of| if *of == node { Vec::new() } else { links(of) }).collect();
+    let own = links(&node);
+    let sockets = PulseSockets::bind(&own, others).map_err(ClusterError::io("take pulses on", own.join(", ")))?;
+    let not_there = || ControlError::Members(format!("{node} is not a node of {}", cluster.name));
+    let me = grants.roster.slot(node).ok_or_else(not_there)?;
+    Pulse::start(me, grants, sockets, incarnation).map_err(ClusterError::io("start the pulse on", own.join(", ")))
 }
 
 /// A member that runs already is another supervisor's, or a server's with the group in its own process.

@@ -74,7 +74,7 @@ impl Supervisor {
     /// Ends an adopted server that is the master and whose lease page is missing, once its lease has run out.
     pub(super) async fn end_without_page(self: Arc<Self>, server: Identity) {
         // No process extends it, and the drift of clocks is less than half of it.
-        let runs_out = Duration::from_millis(2 * u64::from(LeaseTerms::default().lease_ms));
+        let runs_out = 2 * LeaseTerms::default().lease();
         let began = Instant::now();
         while self.is_its_server(server) {
             match self.epoch_without_page() {

@@ -21,7 +21,9 @@ use crate::message::{
 };
 use crate::process::Identity;
 use crate::socket::{Socket, admitted};
-use holdfast_control::{Change, ComparedTrail, ControlError, ControlPlane, NodeId, Promotion, Quorum};
+use holdfast_control::{
+    Change, ComparedTrail, ControlError, ControlPlane, Lease, LeaseTerms, NodeId, Promotion, Quorum,
+};
 use holdfast_types::Epoch;
 use std::io;
 use std::sync::Arc;
@@ -324,7 +326,7 @@ impl Supervisor {
             && lease.epoch() == epoch
             && self.is_its_server(server)
         {
-            self.pulse.hold(lease, page.clone());
+            self.pulse.hold(page.clone(), self.renewed());
             self.events.add(Kind::Master, format!("{} is the master of epoch {epoch}", self.node));
             return Ok(epoch);
         }
@@ -358,11 +360,21 @@ impl Supervisor {
     pub(super) async fn resume(self: Arc<Self>) {
         let Some(page) = self.pages.current() else { return };
         let epoch = page.epoch();
+        // Voters grant it only where it is right, so pulses ask at once: little of the lease is left.
+        let mut records = self.control.watch();
+        // Without a record by then the group is asked first.
+        drop(tokio::time::timeout(RETRY, records.wait_for(Option::is_some)).await);
+        let is_by_pulses = self.is_by_pulses();
+        if is_by_pulses {
+            self.pulse.hold(page.clone(), None);
+        }
         loop {
             match self.control.resume(epoch).await {
                 Ok(()) if page.is_closed() => return self.release(epoch).await,
                 Ok(()) => {
-                    self.pulse.hold(self.control.lease(), page.clone());
+                    if !is_by_pulses {
+                        self.pulse.hold(page.clone(), self.renewed());
+                    }
                     let left = page.remaining().as_millis();
                     return self.events.add(
                         Kind::Resumed,
@@ -382,5 +394,21 @@ impl Supervisor {
 
     pub(super) fn leader(&self) -> Option<NodeId> {
         self.control.leader()
+    }
+
+    /// Whether voters grant the lease by their answers to pulses.
+    fn is_by_pulses(&self) -> bool {
+        self.control.record().is_some_and(|record| record.is_by_pulses())
+    }
+
+    /// The lease that is renewed in the log, where it is.
+    fn renewed(&self) -> Option<Lease> {
+        (!self.is_by_pulses()).then(|| self.control.lease())
+    }
+
+    /// How long a lease lasts here.
+    pub(super) fn lease_time(&self) -> Duration {
+        let record = self.control.record();
+        record.map_or_else(|| LeaseTerms::default().lease(), |record| record.lease.lease())
     }
 }

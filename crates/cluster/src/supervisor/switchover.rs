@@ -16,7 +16,9 @@ use super::events::Kind;
 use super::failover::view;
 use crate::message::Switched;
 use crate::planner::switchover;
-use holdfast_control::{ControlError, ControlPlane, Heard, Mastership, NodeId, Position, Record, Refusal, Sight};
+use holdfast_control::{
+    ByPulses, ControlError, ControlPlane, Heard, Mastership, NodeId, Position, Record, Refusal, Sight,
+};
 use std::time::{Duration, Instant};
 
 /// How often the record may move between the look at it and the Depose: each renewal moves it.
@@ -78,7 +80,9 @@ impl Supervisor {
             _ => None,
         };
         let (record, leader) = (record.clone(), self.node);
-        let sight = Sight { record, leader, silent_ms: None, undecided: None, late_ms: 0, restarts_first: None, heard };
+        let by_pulses = ByPulses::default();
+        let (silent_ms, undecided, late_ms, restarts_first) = (None, None, 0, None);
+        let sight = Sight { record, leader, silent_ms, undecided, late_ms, restarts_first, heard, by_pulses };
         let chosen = switchover(&view(&sight, &self.cluster.database.nodes), tip, to);
         chosen.map_err(refused)
     }

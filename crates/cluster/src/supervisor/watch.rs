@@ -20,6 +20,7 @@ use super::{Server, Supervisor};
 use crate::moment::unix_ms;
 use crate::page::Progress;
 use crate::process::{Identity, Process};
+use holdfast_control::grant::Own;
 use holdfast_types::Epoch;
 use rustix::process::Signal;
 use std::io;
@@ -198,6 +199,7 @@ impl Supervisor {
     fn gone(&self, identity: Identity, child: Option<Child>) -> Option<Epoch> {
         self.right_ends(identity);
         self.state.lock().server = None;
+        self.pulse.set_own(Own { server_ready: false, disk_moves: true });
         self.control.set_trail(None);
         let how = match child.map(|mut child| child.wait()) {
             Some(Ok(status)) => status.to_string(),

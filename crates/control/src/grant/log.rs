@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use holdfast_types::Epoch;
 use parking_lot::Mutex;
 
+use super::board::Board;
 use super::time::Moment;
 use super::voters::{LogPosition, NodeSet, Roster, Voters};
 use crate::id::{NODE_NAME_BYTES_MAX, NodeId};
@@ -151,19 +152,13 @@ const WORDS: usize = 16;
 /// The facts, and the moment of the last grant.
 pub struct VoterLog<W: Word = AtomicU64> {
     facts: Mutex<Facts>,
-    version: W,
-    words: [W; WORDS],
+    board: Board<W, WORDS>,
     granted_ns: W,
 }
 
 impl<W: Word> Default for VoterLog<W> {
     fn default() -> VoterLog<W> {
-        VoterLog {
-            facts: Mutex::default(),
-            version: W::new(0),
-            words: std::array::from_fn(|_| W::new(0)),
-            granted_ns: W::new(0),
-        }
+        VoterLog { facts: Mutex::default(), board: Board::default(), granted_ns: W::new(0) }
     }
 }
 
@@ -228,14 +223,7 @@ impl<W: Word> VoterLog<W> {
         if words == facts.shown {
             return;
         }
-        let version = self.version.load();
-        self.version.store(version + 1);
-        W::fence();
-        for at in (0..WORDS).filter(|at| words[*at] != facts.shown[*at]) {
-            self.words[at].store(words[at]);
-        }
-        self.version.store(version + 2);
-        W::fence();
+        self.board.show(&facts.shown, &words);
         facts.shown = words;
     }
 }
@@ -244,10 +232,7 @@ impl<W: Word> VoterLog<W> {
 impl<W: Word> VoterLog<W> {
     /// All facts; `None` while they are being changed.
     pub fn look(&self) -> Option<LogView> {
-        let version = self.version.load();
-        let words = std::array::from_fn(|at| self.words[at].load());
-        let is_one = version.is_multiple_of(2) && self.version.load() == version;
-        is_one.then(|| read(version, &words))
+        self.board.look().map(|(version, words)| read(version, &words))
     }
 
     /// Stores the moment of a grant, then looks at the log again: false if it has changed since `view`, so that the grant
@@ -255,7 +240,7 @@ impl<W: Word> VoterLog<W> {
     pub(super) fn store_grant(&self, at: Moment, view: &LogView) -> bool {
         self.granted_ns.store(at.0);
         W::fence();
-        self.version.load() == view.version
+        self.board.version() == view.version
     }
 
     /// The moment of the last grant, sent or not, in the time of the pulse thread's watch.

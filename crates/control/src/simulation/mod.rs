@@ -10,7 +10,7 @@ mod commits;
 mod directed;
 mod failover;
 mod faults;
-mod grants;
+pub mod grants;
 mod histories;
 mod invariants;
 mod network;

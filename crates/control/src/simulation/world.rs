@@ -125,7 +125,8 @@ impl World {
         let node = &mut self.nodes[index];
         node.run += 1;
         node.gate = Gate::new(seed.wrapping_mul(1_000_003) + node.run * 10_007 + index as u64 * 101);
-        let config = Config { node: node.name, dir: "/control".into(), members, lease: TERMS, link: None };
+        let config =
+            Config { node: node.name, dir: "/control".into(), members, lease: TERMS, by_pulses: false, link: None };
         let machinery = Machinery {
             disk: Arc::new(node.disk.clone()),
             transport: self.network.join(node.name),

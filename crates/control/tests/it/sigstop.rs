@@ -29,6 +29,7 @@ fn start(me: NodeId, dir: &Path, addresses: &BTreeMap<NodeId, String>) -> Contro
         dir: dir.join(me.as_str()),
         members: addresses.keys().map(|name| (*name, role(name))).collect(),
         lease: LeaseTerms { lease_ms: 2_000, drift_percent: 10 },
+        by_pulses: false,
         link: None,
     };
     let transport = TcpTransport::bind(&addresses[&me], addresses.clone(), None).unwrap();

@@ -32,6 +32,7 @@ fn start(me: &str, dir: &Path, addresses: &BTreeMap<NodeId, String>) -> Result<C
         dir: dir.join(me),
         members: addresses.keys().map(|name| (*name, role(name))).collect(),
         lease: LeaseTerms::default(),
+        by_pulses: false,
         link: None,
     };
     let transport = TcpTransport::bind(&addresses[&node(me)], addresses.clone(), None)?;

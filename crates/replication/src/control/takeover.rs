@@ -135,7 +135,7 @@ mod tests {
     fn a_master_is_alone_only_in_the_epoch_of_its_takeover() {
         let [a, b, w]: [NodeId; 3] = ["a", "b", "w"].map(|name| name.parse().unwrap());
         let members = BTreeMap::from([(a, Role::Data), (b, Role::Data), (w, Role::Witness)]);
-        let found = Command::Found { version: 1, group: 7, members, lease: LeaseTerms::default() };
+        let found = Command::Found { version: 1, group: 7, members, lease: LeaseTerms::default(), pulse_key: None };
         let mut commands = vec![found, deposes(a, 0), promotes(a, 1), grows(a, 1, b), deposes(b, 1), promotes(b, 2)];
         assert!(is_alone_since_takeover(&after(&commands), b, Epoch(2)));
         // The record is older or newer than the mastership, or another node's.

@@ -75,7 +75,7 @@ fn runtime_base() -> anyhow::Result<PathBuf> {
 
 impl Bed {
     /// Makes the server a, its standby b and cluster.toml; nothing runs then.
-    pub fn make(dir: PathBuf, net: Option<Net>) -> anyhow::Result<Bed> {
+    pub fn make(dir: PathBuf, net: Option<Net>, lease_ms: u32) -> anyhow::Result<Bed> {
         let program = std::env::current_exe().context("the path of this program")?;
         let (hosts, links) = places(&dir, net.is_some())?;
         let runtime = runtime_base()?;
@@ -99,7 +99,7 @@ impl Bed {
             format!("[node.{name}]\nlinks = [\"{link}\"]\ndata = {:?}\n{witness}", data.display().to_string())
         };
         let nodes: String = NAMES.into_iter().zip(links).map(node).collect();
-        let text = format!("name = \"demo\"\n{nodes}[database]\nnodes = [\"a\", \"b\"]\n");
+        let text = format!("name = \"demo\"\nlease_ms = {lease_ms}\n{nodes}[database]\nnodes = [\"a\", \"b\"]\n");
         std::fs::write(bed.config(), text).context("cluster.toml")?;
         Ok(bed)
     }

@@ -56,6 +56,9 @@ pub struct Arguments {
     /// How many clients write at a time
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX))]
     clients: u64,
+    /// How long a lease lasts: 300, 600, 900, 1500 or 3000
+    #[arg(long, value_name = "MS", default_value_t = 600)]
+    lease_ms: u32,
     /// Keep the nodes' directories below this one, which must be empty or not there yet
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -182,7 +185,7 @@ impl Arguments {
 async fn demo(arguments: &Arguments, dir: PathBuf) -> anyhow::Result<()> {
     arguments.tell("makes the server a, its standby b and the witness w");
     let net = arguments.netns.then(Net::make).transpose()?;
-    let mut bed = Bed::make(dir, net)?;
+    let mut bed = Bed::make(dir, net, arguments.lease_ms)?;
     for node in [2, 1, 0] {
         bed.start(node)?;
     }

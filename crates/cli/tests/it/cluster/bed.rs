@@ -30,6 +30,9 @@ pub async fn until_b_serves(bed: &Bed) {
     until_in_recovery(&bed.node_b, false).await;
 }
 
+/// The longest one: a busy machine may stop a process for longer than the lease that is usual.
+const LEASE_MS: u64 = 3_000;
+
 /// A node's supervisor, and its server's process.
 pub struct Supervised {
     pub name: &'static str,
@@ -267,7 +270,7 @@ impl Bed {
         let sections =
             [section("a", &clients(&node_a)), section("b", &clients(&node_b)), section("w", "witness = true\n")]
                 .concat();
-        let text = format!("name = \"shop\"\n{sections}[database]\nnodes = [\"a\", \"b\"]\n");
+        let text = format!("name = \"shop\"\nlease_ms = {LEASE_MS}\n{sections}[database]\nnodes = [\"a\", \"b\"]\n");
         std::fs::write(&config, text).unwrap();
         let supervised = |name: &'static str| Supervised {
             name,

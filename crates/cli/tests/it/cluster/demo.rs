@@ -3,7 +3,9 @@
 use crate::node::{refuses, succeeds};
 
 fn loses_nothing(fault: &[&str]) {
-    let said = succeeds(&[&["cluster", "demo", "--seconds", "1", "--clients", "3", "--json"], fault].concat());
+    let said = succeeds(
+        &[&["cluster", "demo", "--seconds", "1", "--clients", "3", "--json", "--lease-ms", "3000"], fault].concat(),
+    );
     let result: serde_json::Value = serde_json::from_str(&said).unwrap();
     let acknowledged = result["acknowledged"].as_u64().unwrap();
     let rounds = result["rounds"].as_array().unwrap();

@@ -4,10 +4,10 @@
 use holdfast_types::Epoch;
 
 use super::Sabotage;
-use super::node::{Node, Page};
+use super::node::Node;
 use super::raft::{Letter, Payload, Role as RaftRole};
 use super::world::Ns;
-use crate::grant::{ClockVerdict, Stage};
+use crate::grant::{Page, Stage};
 use crate::id::NodeId;
 use crate::record::{Command, Mastership, Record, Role};
 
@@ -58,8 +58,7 @@ impl Node {
 
     /// A node that can be promoted, not `except`.
     fn successor(&self, record: &Record, except: Option<usize>) -> Option<usize> {
-        let now = self.watch.now();
-        let heard = self.heard.nodes(now).with(self.me);
+        let heard = self.beat.seen().heard;
         let all = (0..self.roster.names().len()).filter(|slot| Some(*slot) != except && heard.contains(*slot));
         let fit = |slot: &usize| {
             let name = self.slot_name(*slot);
@@ -70,10 +69,7 @@ impl Node {
     }
 
     fn is_good(&self, slot: usize) -> bool {
-        if self.sabotage.compares_no_clocks() {
-            return true;
-        }
-        if slot == self.me { self.clocks.verdict() == ClockVerdict::Good } else { !self.heard_off(slot) }
+        self.sabotage.compares_no_clocks() || !self.beat.seen().clock_off.contains(slot)
     }
 
     /// Deposes a master of which a majority counts silence, and replaces a successor that is not promoted.
@@ -81,12 +77,8 @@ impl Node {
         if self.raft.role != RaftRole::Leads || self.raft.commit < self.raft.memory.log.len() as u64 {
             return;
         }
-        let (moment, view) = (self.watch.now(), *self.view());
-        let silent = self.voter.is_silent(moment);
-        let majority = match self.sabotage {
-            Sabotage::OneSidedView => silent,
-            _ => self.heard.majority_is_silent(record.epoch, self.me, silent, &view.voters, moment),
-        };
+        let seen = self.beat.seen();
+        let majority = seen.is_silent && seen.epoch == record.epoch;
         let named = match record.mastership {
             Mastership::Serving { .. } if majority => None,
             Mastership::Serving { .. } => return,
@@ -96,7 +88,7 @@ impl Node {
         if let Some(named) = named {
             let slot = self.roster.slot(named);
             let since = self.named_since(record, now);
-            let lost = slot.is_some_and(|slot| slot != self.me && !self.heard.nodes(moment).contains(slot));
+            let lost = slot.is_some_and(|slot| slot != self.me && !seen.heard.contains(slot));
             if !(lost && since >= 600 * MS || since >= SUCCESSOR_TIME) {
                 return;
             }
@@ -124,7 +116,7 @@ impl Node {
             Mastership::Deposed { successor, .. } if successor == me => self.waited_ms(record)?,
             _ => return None,
         };
-        if self.clocks.verdict() != ClockVerdict::Good && !self.sabotage.compares_no_clocks() {
+        if !self.beat.is_clock_good() {
             return None;
         }
         if self.attempted != Some((record.epoch, record.revision)) {
@@ -148,9 +140,8 @@ impl Node {
         if self.sabotage == Sabotage::SilenceIsDeath {
             return Some(record.lease.wait_out_ms());
         }
-        let wait = self.wait.as_ref()?;
-        let (voters, now) = (&self.view().voters, self.watch.now());
-        wait.is_over(voters, now).then(|| wait.waited_ns(voters, now) / MS)
+        let waited_ms = self.beat.waited_ns()? / MS;
+        (waited_ms >= record.lease.wait_out_ms()).then_some(waited_ms)
     }
 
     fn as_master(&mut self, record: &Record, page: &mut Option<Page>) -> Option<Command> {
@@ -160,7 +151,7 @@ impl Node {
         }
         let (epoch, by) = (record.epoch, self.slot_name(self.me));
         let open = page.is_some_and(|page| page.epoch == epoch && !page.closed);
-        let off = self.clocks.verdict() == ClockVerdict::Off && !self.sabotage.compares_no_clocks();
+        let off = self.beat.is_clock_off();
         if !open || off || self.hands_over == Some(epoch) {
             if self.closed != Some(epoch) {
                 self.closed = Some(epoch);
@@ -172,8 +163,7 @@ impl Node {
         if applied.stage != Stage::Serving {
             return None;
         }
-        let now = self.watch.now();
-        let heard = self.heard.nodes(now);
+        let heard = self.beat.seen().heard;
         let standby =
             |slot: &usize| *slot != self.me && record.members.get(&self.slot_name(*slot)) == Some(&Role::Data);
         let change = record.sync_change + 1;

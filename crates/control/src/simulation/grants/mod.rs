@@ -58,7 +58,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// With one clock only, a slewed clock would be noticed by the comparison.
-    fn compares_no_clocks(self) -> bool {
+    pub fn compares_no_clocks(self) -> bool {
         matches!(self, Sabotage::SlowClock | Sabotage::SlewedClock)
     }
 }

@@ -13,9 +13,9 @@ use holdfast_types::Epoch;
 
 use super::Sabotage;
 use super::clock::Clocks;
-use super::node::{Node, Page, Received};
+use super::node::{Node, Received};
 use super::raft::{Entry, Letter, Members, Payload, Raft, Saved};
-use crate::grant::{NODES_MAX, NodeSet, Pulse, Reading, Roster, VoterLog};
+use crate::grant::{NODES_MAX, NodeSet, Page, Pulse, Reading, Roster, VoterLog};
 use crate::id::NodeId;
 use crate::lease::LeaseTerms;
 use crate::record::{Command, Mastership, Record, Role};
@@ -113,8 +113,13 @@ impl World {
             let role = if name.as_str().starts_with('w') { Role::Witness } else { Role::Data };
             (*name, role)
         });
-        let found =
-            Command::Found { version: 2, group: 7, members: members.collect(), lease: LeaseTerms::by_grants(600) };
+        let found = Command::Found {
+            version: 2,
+            group: 7,
+            members: members.collect(),
+            lease: LeaseTerms::by_grants(600),
+            pulse_key: None,
+        };
         let mut disks = [0; NODES_MAX];
         (0..names.len()).for_each(|slot| disks[slot] = slot as u64 + 1);
         let sets = [NodeSet::of(0..voters), NodeSet::default()];
@@ -400,7 +405,8 @@ impl World {
         let raft = Raft::start(slot, machine.disk, machine.saved.clone(), roster, &log, now);
         let mut node = Node::start(slot, roster, raft, log, machine.clocks.read(now), incarnation);
         node.sabotage = sabotage;
-        node.watch.trusts_jumps = matches!(sabotage, Sabotage::JumpCounts | Sabotage::BothVotersFrozen);
+        node.beat.sabotage = sabotage;
+        node.beat.watch.trusts_jumps = matches!(sabotage, Sabotage::JumpCounts | Sabotage::BothVotersFrozen);
         machine.node = Some(node);
         let run = machine.run;
         self.at(now, Event::Turn { slot, run, again: true });

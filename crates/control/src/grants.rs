@@ -18,10 +18,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::core::{Core, PATIENCE};
 use crate::error::ControlError;
-use crate::grant::{NODES_MAX, NodeSet, Roster, Seen, SeenBoard, VoterLog};
+use crate::grant::{EndedRuns, NODES_MAX, NodeSet, Roster, Seen, SeenBoard, VoterLog};
 use crate::id::NodeId;
 use crate::lease::Lease;
 use crate::record::{Command, Mastership, RECORD_VERSION_GRANTS, Record};
+use crate::starts::Start;
 
 /// How often a wait is looked at.
 const STEP: Duration = Duration::from_millis(2);
@@ -35,13 +36,21 @@ pub struct Grants {
     pub roster: Roster,
     /// The control plane's thread writes it, the pulse thread reads it.
     pub log: Arc<VoterLog>,
+    pub ended: Arc<EndedRuns>,
     /// The other way round.
     pub seen: SeenBoard,
 }
 
 impl Grants {
     pub fn new(roster: Roster) -> Grants {
-        Grants { roster, log: Arc::default(), seen: SeenBoard::default() }
+        Grants { roster, log: Arc::default(), ended: Arc::default(), seen: SeenBoard::default() }
+    }
+
+    /// That node's directory was started again: its runs before that have ended.
+    pub fn note_start(&self, node: NodeId, start: &Start) {
+        if let Some(slot) = self.roster.slot(node) {
+            self.ended.note(slot, &start.before);
+        }
     }
 
     /// The nodes of a set.

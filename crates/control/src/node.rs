@@ -170,6 +170,7 @@ impl Member {
         // Before the first pulse is answered.
         let behind = machine.applied().map_or(0, |applied| applied.index + 1);
         feed.replayed(journal.content.entries.range(behind..).map(|(_, entry)| entry));
+        starts.met().iter().for_each(|(node, start)| grants.note_start(*node, start));
         let never = Lease::new(Epoch(0), machinery.clock.clone());
         let holding = Arc::new(Holding {
             lease: Mutex::new(never),
@@ -187,6 +188,7 @@ impl Member {
             trail: trail.clone(),
             link: link.clone(),
             grants: grants.clone(),
+            incarnation: starts.own().mark,
         };
         let member = Member {
             config,
@@ -243,6 +245,7 @@ impl Member {
             machinery.transport.clone(),
             published.clone(),
             starts.clone(),
+            grants.clone(),
             store.clone(),
             #[cfg(test)]
             self.sabotage,
@@ -347,6 +350,7 @@ pub struct ControlHandle {
     trail: TrailSlot,
     link: LinkSlot,
     grants: Arc<Grants>,
+    incarnation: u64,
 }
 
 /// Who votes, as far as a member knows.
@@ -419,6 +423,11 @@ impl ControlHandle {
     /// What this member shares with the pulse thread of its process.
     pub fn grants(&self) -> Arc<Grants> {
         self.grants.clone()
+    }
+
+    /// The mark of this start of the control directory, which its pulses name.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// The leader of Raft that this member hears; may be half a second old.

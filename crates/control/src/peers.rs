@@ -19,12 +19,13 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::grants::Grants;
 use crate::id::{DiskId, NodeId};
 use crate::machine::Published;
 use crate::presence::Presence;
 use crate::raft::{Peer, Raft, Snapshot, Types, Vote};
 use crate::record::Role;
-use crate::starts::{Had, LogEnd, NotMet, Shown, Starts};
+use crate::starts::{Had, LogEnd, NotMet, Shown, Start, Starts};
 use crate::storage::LogStore;
 use crate::transport::{BoxStream, Transport};
 use crate::wire::{Frame, Hello, Reply, Request, Welcome, receive, send};
@@ -50,8 +51,9 @@ struct Shared {
     /// The last welcome of each member.
     welcomes: Mutex<BTreeMap<NodeId, Welcome>>,
     /// One idle connection for such requests to each member.
-    idle: Mutex<BTreeMap<NodeId, BoxStream>>,
+    idle: Mutex<BTreeMap<NodeId, Idle>>,
     starts: Arc<Starts>,
+    grants: Arc<Grants>,
     log: LogStore,
     raft: OnceLock<Raft>,
     /// Why another member refuses this node for good: its directory is older than it was.
@@ -75,6 +77,7 @@ impl Peers {
         transport: Arc<dyn Transport>,
         published: Published,
         starts: Arc<Starts>,
+        grants: Arc<Grants>,
         log: LogStore,
         #[cfg(test)] sabotage: crate::simulation::Sabotage,
     ) -> Peers {
@@ -87,6 +90,7 @@ impl Peers {
             welcomes,
             idle,
             starts,
+            grants,
             log,
             raft: OnceLock::new(),
             rolled_back: watch::Sender::new(None),
@@ -151,7 +155,10 @@ impl Peers {
         }
         #[cfg(test)]
         let had = if self.shared.sabotage.takes_any_log() { Had::default() } else { had };
-        self.shared.starts.meet(node, shown, had)
+        let start = shown.start.clone();
+        self.shared.starts.meet(node, shown, had)?;
+        start.iter().for_each(|start| self.shared.grants.note_start(node, start));
+        Ok(())
     }
 
     /// This member's log, for the greeting.
@@ -202,27 +209,44 @@ impl Peers {
 
     /// Sends a request that is none of Raft's. An error leaves open whether it was carried out.
     pub async fn ask(&self, to: NodeId, request: Request, within: Duration) -> io::Result<Reply> {
-        let idle = self.shared.idle.lock().remove(&to);
-        let mut stream = match still_open(idle).await {
-            Some(stream) => stream,
-            None => self.connect(to, None).await?.0,
+        let idle = self.shared.idle.lock().remove(&to).filter(|idle| self.is_of_newest(to, idle));
+        let Idle { mut stream, start } = match still_open(idle).await {
+            Some(idle) => idle,
+            None => self.connect(to, None).await?.into(),
         };
         let reply = timeout(within, call(&mut stream, request)).await.map_err(io::Error::from)??;
-        self.shared.idle.lock().insert(to, stream);
+        self.shared.idle.lock().insert(to, Idle { stream, start });
         Ok(reply)
+    }
+
+    /// Whether the other end is the newest start of that member.
+    fn is_of_newest(&self, node: NodeId, idle: &Idle) -> bool {
+        self.shared.starts.is_newest(node, idle.start.as_ref())
+    }
+}
+
+/// A connection between two calls, and the start at its other end.
+struct Idle {
+    stream: BoxStream,
+    start: Option<Start>,
+}
+
+impl From<(BoxStream, Welcome)> for Idle {
+    fn from((stream, welcome): (BoxStream, Welcome)) -> Idle {
+        Idle { stream, start: welcome.start }
     }
 }
 
 /// An idle connection, unless the other side has ended it: a member that was started again would seem not to answer.
-async fn still_open(idle: Option<BoxStream>) -> Option<BoxStream> {
-    let mut stream = idle?;
+async fn still_open(idle: Option<Idle>) -> Option<Idle> {
+    let Idle { mut stream, start } = idle?;
     let mut byte = [0];
     // Nothing is expected between two calls: whatever can be read is its end, or was sent against the rules.
     let is_quiet = std::future::poll_fn(|context| {
         let mut buffer = ReadBuf::new(&mut byte);
         Poll::Ready(Pin::new(&mut stream).poll_read(context, &mut buffer).is_pending())
     });
-    is_quiet.await.then_some(stream)
+    is_quiet.await.then_some(Idle { stream, start })
 }
 
 async fn call(stream: &mut BoxStream, request: Request) -> io::Result<Reply> {
@@ -238,14 +262,14 @@ pub struct Link {
     peers: Peers,
     to: NodeId,
     disk: DiskId,
-    stream: Option<BoxStream>,
+    idle: Option<Idle>,
 }
 
 impl RaftNetworkFactory<Types> for Peers {
     type Network = Link;
 
     async fn new_client(&mut self, to: NodeId, peer: &Peer) -> Link {
-        Link { peers: self.clone(), to, disk: peer.disk, stream: None }
+        Link { peers: self.clone(), to, disk: peer.disk, idle: None }
     }
 }
 
@@ -253,12 +277,13 @@ impl Link {
     /// A connection on which a call failed or was abandoned is not used again.
     async fn call(&mut self, request: Request, within: Duration) -> Result<Reply, Unreachable> {
         let call = async {
-            let mut stream = match self.stream.take() {
-                Some(stream) => stream,
-                None => self.peers.connect(self.to, Some(self.disk)).await?.0,
+            let idle = self.idle.take().filter(|idle| self.peers.is_of_newest(self.to, idle));
+            let mut idle = match idle {
+                Some(idle) => idle,
+                None => self.peers.connect(self.to, Some(self.disk)).await?.into(),
             };
-            let reply = call(&mut stream, request).await?;
-            self.stream = Some(stream);
+            let reply = call(&mut idle.stream, request).await?;
+            self.idle = Some(idle);
             Ok::<Reply, io::Error>(reply)
         };
         let called = timeout(within, call).await.map_err(io::Error::from).and_then(|called| called);

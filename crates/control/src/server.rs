@@ -180,6 +180,9 @@ impl Server {
             let Frame::Request(request) = frame else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "received a frame that is not a request"));
             };
+            if !self.starts.is_newest(hello.from, hello.start.as_ref()) {
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a later start of that node was met"));
+            }
             if let Err(why) = self.allowed(&request, hello) {
                 send(&mut stream, &Frame::Refusal(why.clone())).await?;
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));

@@ -24,6 +24,10 @@
 //! entry of a term in which that node led Raft, or one that it confirmed to this member as the leader. Where the missing entry is
 //! not known to be committed the start is not met for now: a newer leader may have removed it.
 //!
+//! A connection that an earlier start of a directory has made ends when a later one is met: of a machine that was copied while it ran
+//! only the copy that was started last takes part. The same holds for the pulses of its supervisor ([`crate::grant::EndedRuns`]), which
+//! name their run by the mark of the start.
+//!
 //! A directory that was refused stays refused: that is written down in it, so that starting it again and again does not help.
 //!
 //! What it does not detect: a copy that was made while a start ran, and whose log lacks nothing that the others know of. The
@@ -180,6 +184,16 @@ impl Starts {
     /// This node's start.
     pub fn own(&self) -> Start {
         self.saved.lock().own.clone()
+    }
+
+    /// The starts of other members that were met.
+    pub fn met(&self) -> BTreeMap<NodeId, Start> {
+        self.saved.lock().met.clone()
+    }
+
+    /// Whether this is the newest start of that member, as far as it was met; `None`: an older program, which shows none.
+    pub fn is_newest(&self, node: NodeId, start: Option<&Start>) -> bool {
+        start.is_none_or(|start| self.saved.lock().met.get(&node).is_none_or(|met| met.mark == start.mark))
     }
 
     /// Records, durably, that another member has refused this directory.

@@ -132,13 +132,12 @@ impl Supervisor {
             planner: Some(failover::planner(cluster.database.nodes.clone())),
             ..Machinery::real(Arc::new(RealDisk::new()), Arc::new(transport))
         };
-        let incarnation = (machinery.random)() | 1;
         let control = ControlNode::start(config, machinery).map_err(|error| in_use(error, &control_dir))?;
         if role == Role::Data {
             marked(&control_dir, &cluster.name, node.as_str()).map_err(ClusterError::io("mark", &control_dir))?;
         }
         let (events, pages) = (Events::default(), Pages::new(dir.path().to_owned()));
-        let pulse = start_pulse(&cluster, node, &control, incarnation)?;
+        let pulse = start_pulse(&cluster, node, &control)?;
         events.add(
             Kind::Started,
             format!("the supervisor of {node} in cluster {} starts, pid {}", cluster.name, std::process::id()),
@@ -234,12 +233,7 @@ impl Supervisor {
 }
 
 /// Starts the pulse thread over the links of this node.
-fn start_pulse(
-    cluster: &Cluster,
-    node: NodeId,
-    control: &ControlHandle,
-    incarnation: u64,
-) -> Result<Pulse, ClusterError> {
+fn start_pulse(cluster: &Cluster, node: NodeId, control: &ControlHandle) -> Result<Pulse, ClusterError> {
     let grants = control.grants();
     let links = |of: &NodeId| cluster.nodes.get(of).map(|found| found.links.clone()).unwrap_or_default();
     let others = grants.roster.names().iter().map(|of| if *of == node { Vec::new() } else { links(of) }).collect();
@@ -247,7 +241,8 @@ fn start_pulse(
     let sockets = PulseSockets::bind(&own, others).map_err(ClusterError::io("take pulses on", own.join(", ")))?;
     let not_there = || ControlError::Members(format!("{node} is not a node of {}", cluster.name));
     let me = grants.roster.slot(node).ok_or_else(not_there)?;
-    Pulse::start(me, grants, sockets, incarnation).map_err(ClusterError::io("start the pulse on", own.join(", ")))
+    Pulse::start(me, grants, sockets, control.incarnation())
+        .map_err(ClusterError::io("start the pulse on", own.join(", ")))
 }
 
 /// A member that runs already is another supervisor's, or a server's with the group in its own process.

@@ -77,7 +77,7 @@ impl Pulse {
             server_ready: AtomicBool::new(false),
             disk_moves: AtomicBool::new(true),
         });
-        let beat = Beat::new(me, grants.roster, grants.log.clone(), reading(now), incarnation);
+        let beat = Beat::new(me, grants.roster, grants.log.clone(), grants.ended.clone(), reading(now), incarnation);
         let mut run = Run {
             me,
             nodes: grants.roster.names().len(),

@@ -10,6 +10,7 @@
 //! | the same, of another run, to a newer pulse than the known run has answered | that run is known from now on; counts |
 //! | a pulse of the known run, newer than those before | counts, and is judged and answered |
 //! | a pulse of another run | is answered without a grant, which lets its sender prove itself to this node, and counts for nothing |
+//! | any message of a run after which that node's directory was started again ([`EndedRuns`]) | nothing |
 //! | anything else: of another group, of this node itself, late, repeated | nothing |
 //!
 //! Failure: none; what does not arrive in time makes a lease shorter or a wait longer.
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use holdfast_types::Epoch;
 
 use super::clocks::{ClockVerdict, PeerClocks};
+use super::ended_runs::EndedRuns;
 use super::holder::Holder;
 use super::log::{LogView, Stage, VoterLog};
 use super::pulse::{Answers, PULSE_EVERY_MS, Pulse, Report};
@@ -85,6 +87,7 @@ pub struct Beat {
     me: usize,
     roster: Roster,
     log: Arc<VoterLog>,
+    ended: Arc<EndedRuns>,
     pub(crate) watch: Watch,
     pub(crate) voter: Voter,
     holder: Option<Holder>,
@@ -107,12 +110,20 @@ pub struct Beat {
 
 impl Beat {
     /// Begins a run, after the lock of the control directory was taken and its log was read. `incarnation`: random, not 0.
-    pub fn new(me: usize, roster: Roster, log: Arc<VoterLog>, reading: Reading, incarnation: u64) -> Beat {
+    pub fn new(
+        me: usize,
+        roster: Roster,
+        log: Arc<VoterLog>,
+        ended: Arc<EndedRuns>,
+        reading: Reading,
+        incarnation: u64,
+    ) -> Beat {
         let watch = Watch::new(reading);
         Beat {
             me,
             roster,
             log,
+            ended,
             voter: Voter::new(me, roster, watch.now()),
             watch,
             holder: None,
@@ -237,7 +248,7 @@ impl Beat {
     fn take(&mut self, from: usize, message: &Pulse, reading: Reading, now: Moment, out: &mut dyn FnMut(To, &Pulse)) {
         let cluster = self.view().applied.cluster;
         let is_foreign = cluster != 0 && message.cluster != 0 && message.cluster != cluster;
-        if from == self.me || from >= NODES_MAX || is_foreign {
+        if from == self.me || from >= NODES_MAX || is_foreign || self.ended.has_ended(from, message.incarnation) {
             return;
         }
         match message.answers {

@@ -40,7 +40,7 @@ fn log() -> Arc<VoterLog> {
 fn beat(me: usize, now_ns: u64, incarnation: u64) -> Beat {
     let roster = Roster::new(["a", "b"].map(node)).unwrap();
     let reading = Reading { boot_ns: now_ns, raw_ns: now_ns };
-    let mut beat = Beat::new(me, roster, log(), reading, incarnation);
+    let mut beat = Beat::new(me, roster, log(), Arc::default(), reading, incarnation);
     if me == A {
         beat.page = Some(Page { epoch: Epoch(3), end: Reading::default(), closed: false });
     }
@@ -131,6 +131,17 @@ fn copies_of_an_earlier_run_do_not_take_the_place_of_the_present_one() {
         pair.turn(A, copies);
         assert_eq!(pair.beats[A].runs[B].incarnation, 22);
     }
+}
+
+/// The machine of b was copied, and the copy was started after it: what the original grants counts for nothing.
+#[test]
+fn what_a_run_grants_after_which_its_node_was_started_again_extends_no_lease() {
+    let mut pair = Pair::new();
+    pair.run_ms(100);
+    assert!(pair.left_ms() > 560);
+    pair.beats[A].ended.note(B, &[5, 21]);
+    pair.run_ms(700);
+    assert!(pair.left_ms() == 0 && !pair.a_hears_b());
 }
 
 #[test]

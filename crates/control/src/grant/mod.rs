@@ -35,6 +35,7 @@ mod beat;
 pub(crate) mod beat_sabotaged;
 mod board;
 mod clocks;
+mod ended_runs;
 mod holder;
 mod log;
 mod pulse;
@@ -48,6 +49,7 @@ mod wait;
 
 pub use beat::{Beat, Own, Page, To};
 pub use clocks::{CLOCK_OFF_PPM, ClockVerdict, PeerClocks, STANDSTILL_NS};
+pub use ended_runs::EndedRuns;
 pub use holder::Holder;
 pub use log::{Applied, LogView, Meaning, Stage, VoterLog, Word};
 pub use pulse::{Answers, PULSE_BYTES, PULSE_EVERY_MS, Pulse, Report};

@@ -41,7 +41,7 @@ pub struct Node {
 impl Node {
     pub fn start(me: usize, roster: Roster, raft: Raft, log: VoterLog, reading: Reading, incarnation: u64) -> Node {
         let log = Arc::new(log);
-        let mut beat = Beat::new(me, roster, log.clone(), reading, incarnation);
+        let mut beat = Beat::new(me, roster, log.clone(), Arc::default(), reading, incarnation);
         beat.own = Own { server_ready: true, disk_moves: true };
         Node {
             me,

@@ -86,8 +86,10 @@ mod files;
 mod frames;
 pub mod grant;
 mod grants;
+mod handle;
 mod id;
 mod journal;
+mod known_positions;
 mod leads;
 mod lease;
 mod machine;
@@ -116,12 +118,14 @@ mod wire;
 pub use clock::{BootClock, LeaseClock};
 pub use error::ControlError;
 pub use grants::Grants;
+pub use handle::ControlHandle;
 pub use id::{BadName, DiskId, NODE_NAME_BYTES_MAX, NodeId};
+pub use known_positions::Position;
 pub use lease::{LEASE_MS_BY_GRANTS, Lease, LeasePage, LeaseTerms};
-pub use node::{Config, ControlHandle, ControlNode, Machinery};
+pub use node::{Config, ControlNode, Machinery};
 pub use plane::{Basis, Change, ControlPlane, Promotion, Quorum};
 pub use pulse_key::{PULSE_KEY_BYTES, PulseKey};
-pub use record::{Becomes, Command, Mastership, Position, RECORD_VERSION_GRANTS, Record, Refusal, Role, apply};
+pub use record::{Becomes, Command, Mastership, RECORD_VERSION_GRANTS, Record, Refusal, Role, apply};
 pub use sight::{
     ByPulses, Decision, Explained, Explanation, Heard, Planner, RestartsFirst, SUCCESSOR_MS, Sight, Undecided,
 };

@@ -43,6 +43,13 @@ pub struct Peers {
     shared: Arc<Shared>,
 }
 
+/// What this member knows of the directories of others, and its own log.
+pub struct Known {
+    pub starts: Arc<Starts>,
+    pub grants: Arc<Grants>,
+    pub log: LogStore,
+}
+
 struct Shared {
     me: NodeId,
     members: BTreeMap<NodeId, Role>,
@@ -76,9 +83,7 @@ impl Peers {
         members: BTreeMap<NodeId, Role>,
         transport: Arc<dyn Transport>,
         published: Published,
-        starts: Arc<Starts>,
-        grants: Arc<Grants>,
-        log: LogStore,
+        Known { starts, grants, log }: Known,
         #[cfg(test)] sabotage: crate::simulation::Sabotage,
     ) -> Peers {
         let (welcomes, idle) = (Mutex::default(), Mutex::default());

@@ -7,7 +7,7 @@ use holdfast_types::Epoch;
 use super::Sabotage;
 use super::raft::{Entry, Members, Payload, Raft};
 use super::world::Ns;
-use crate::grant::{Applied, Beat, LogView, Meaning, Own, Page, Pulse, Reading, Roster, Stage, To, VoterLog};
+use crate::grant::{Applied, Beat, LogView, Meaning, Own, Page, Pulse, Reading, Roster, To, VoterLog};
 use crate::record::{Command, Record, apply};
 
 /// A pulse in the socket's buffer: from which slot, and when it was sent.

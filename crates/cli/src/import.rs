@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn bring_in(what: &Import, quiet: bool) -> anyhow::Result<Imported> {
-    holdfast_replication::mirror::leave_offline(&what.dir)?;
+    holdfast_mirror::leave_offline(&what.dir)?;
     data_dir::protect(&what.dir)?;
     holdfast_node::dump_soon(&what.dir);
     let bar = ProgressBar::new(0);

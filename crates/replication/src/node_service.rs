@@ -27,6 +27,7 @@ use crate::identity::identity;
 use crate::identity_file::IdentityFile;
 use crate::kept_copies::KeptCopies;
 use crate::masterships::Masterships;
+use crate::mirror_view::MIRROR_SLOT;
 use crate::notify::Notify;
 use crate::promoting::Promoting;
 use crate::rejoin_command::rejoin_command;
@@ -81,7 +82,7 @@ impl NodeService {
     /// Brings the file next to the data directory up to date.
     pub fn keep_identity(&self) {
         let names = self.engine.slots().into_iter().map(|slot| slot.name);
-        self.identity_file.keep(&self.dir, names.filter(|name| name != crate::mirror::SLOT).collect());
+        self.identity_file.keep(&self.dir, names.filter(|name| name != MIRROR_SLOT).collect());
     }
 
     fn refuse_on_standby(&self) -> Result<(), Refusal> {
@@ -212,7 +213,7 @@ impl LinkServer for NodeService {
     }
 
     fn forget(&self, standby: &str) -> Result<bool, Refusal> {
-        if standby == crate::mirror::SLOT {
+        if standby == MIRROR_SLOT {
             let advice = "To run without a mirror, remove the setting mirror and restart the server";
             return Err(Refusal::new(Reason::NotAdmitted, format!("{standby} is this server's mirror"), advice));
         }

@@ -14,8 +14,17 @@ pub struct ReplicationReport {
     pub applied_lsn: u64,
     /// A standby's link to its master.
     pub link: Option<LinkRow>,
+    /// The mirror on another disk, where there is one. Its name is `mirror`, which a standby may have as well.
+    pub mirror: Option<StandbyRow>,
     /// A master's standbys.
     pub standbys: Vec<StandbyRow>,
     /// Where the trail is archived.
     pub archive: Option<ArchiveRow>,
+}
+
+impl ReplicationReport {
+    /// The rows of the views of standbys: the mirror's first.
+    pub fn rows(&self) -> impl Iterator<Item = &StandbyRow> {
+        self.mirror.iter().chain(&self.standbys)
+    }
 }

@@ -5,7 +5,7 @@
 use crate::archiver::Archiver;
 use crate::control::Control;
 use crate::following::Following;
-use crate::mirror;
+use crate::mirror_view::{MIRROR_SLOT, MirrorView};
 use crate::old_master::OldMaster;
 use crate::report::ReplicationReport;
 use holdfast_engine::Engine;
@@ -28,7 +28,7 @@ struct Role {
     hub: Weak<Hub>,
     following: Option<Arc<Following>>,
     control: Option<Arc<Control>>,
-    mirror: Option<mirror::Status>,
+    mirror: Option<Arc<dyn MirrorView>>,
     archiving: Option<Arc<Archiver>>,
     old_master: Option<Arc<OldMaster>>,
 }
@@ -50,7 +50,7 @@ impl ReplicationStatus {
     }
 
     /// The mirror of a server whose role was set.
-    pub fn set_mirror(&self, mirror: mirror::Status) {
+    pub fn set_mirror(&self, mirror: Arc<dyn MirrorView>) {
         self.role.write().iter_mut().for_each(|role| role.mirror = Some(mirror.clone()));
     }
 
@@ -78,12 +78,8 @@ impl ReplicationStatus {
             durable_lsn: trail.durable().0,
             applied_lsn: role.engine.applied().0,
             link: role.following.as_ref().map(|f| link_report(f, &role.engine)),
-            standbys: {
-                let mirror = role.mirror.iter().map(mirror::Status::state);
-                mirror
-                    .chain(role.hub.upgrade().into_iter().flat_map(|hub| standby_states(&hub, &role.engine)))
-                    .collect()
-            },
+            mirror: role.mirror.as_ref().map(|mirror| mirror.row()),
+            standbys: role.hub.upgrade().map(|hub| standby_states(&hub, &role.engine)).unwrap_or_default(),
             archive: role.archiving.as_ref().map(|archiving| archiving.report()),
         }
     }
@@ -108,8 +104,8 @@ impl ReplicationStatus {
         let name = self.role.read().as_ref().map(|role| role.name.clone()).unwrap_or_default();
         let gate = self.role.read().as_ref().map(|role| role.engine.gate()).unwrap_or_default();
         let control = self.role.read().as_ref().and_then(|role| role.control.as_ref().map(|control| control.shown()));
-        let mirror = self.role.read().as_ref().and_then(|role| role.mirror.as_ref().map(mirror::Status::json));
-        let standbys: Vec<_> = s.standbys.iter().map(|standby| standby_json(standby, s.durable_lsn)).collect();
+        let mirror = self.role.read().as_ref().and_then(|role| role.mirror.as_ref().map(|mirror| mirror.json()));
+        let standbys: Vec<_> = s.rows().map(|standby| standby_json(standby, s.durable_lsn)).collect();
         let old_master =
             self.role.read().as_ref().and_then(|role| role.old_master.as_ref().and_then(|old| old.warning()));
         let deposed = self.role.read().as_ref().is_some_and(|role| role.engine.is_deposed());
@@ -195,7 +191,7 @@ fn standby_states(hub: &Hub, engine: &Engine) -> Vec<StandbyRow> {
     let mut rows = connected_states(hub);
     for slot in engine.slots() {
         // The mirror has a row of its own.
-        if slot.name == mirror::SLOT || rows.iter().any(|row| row.name == slot.name) {
+        if slot.name == MIRROR_SLOT || rows.iter().any(|row| row.name == slot.name) {
             continue;
         }
         // The slot's position is that of its segment, so the standby may have more.

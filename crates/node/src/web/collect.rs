@@ -7,7 +7,6 @@ use crate::backup::BackupReport;
 use crate::clock::now_us;
 use holdfast_engine::Engine;
 use holdfast_replication::ReplicationReport;
-use holdfast_replication::mirror::SLOT;
 use holdfast_sql::catalogue::{Doing, Live, SessionRow};
 use holdfast_types::StandbyRow;
 use holdfast_web::figures::{
@@ -97,7 +96,7 @@ pub(super) fn figures(setup: &Setup, now: &Now) -> Figures {
         row_versions_kept: transactions.row_versions_kept,
         oldest_snapshot_ms: transactions.oldest_snapshot.map(|oldest| oldest.age_ms),
         sent_lsn: sent(&report),
-        standbys: report.standbys.iter().filter(|row| row.name != SLOT).map(standby).collect(),
+        standbys: report.standbys.iter().map(standby).collect(),
         mirror: mirror(&report),
         archive: report.archive.map(|archive| ArchiveFigures {
             place: archive.place,
@@ -160,7 +159,7 @@ fn standby(row: &StandbyRow) -> StandbyFigures {
 }
 
 fn mirror(report: &ReplicationReport) -> Option<(String, u64)> {
-    let row = report.standbys.iter().find(|row| row.name == SLOT)?;
+    let row = report.mirror.as_ref()?;
     let behind = report.durable_lsn.saturating_sub(row.durable_lsn.unwrap_or_default());
     Some((row.state.clone(), behind))
 }

@@ -1,8 +1,8 @@
 //! The mirror's copy of `holdfast.toml`: a promoted mirror serves with the settings of the main directory. Only the setting
 //! that names the mirror is left out: the mirror would be its own.
 
-use super::records::replace_text;
-use crate::settings::{FILE_NAME, SettingsFile};
+use crate::records::replace_text;
+use holdfast_replication::settings::{FILE_NAME, SettingsFile};
 use std::io;
 use std::path::Path;
 

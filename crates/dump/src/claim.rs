@@ -17,7 +17,7 @@
 use crate::error::DumpError;
 use crate::repository::Repository;
 use crate::running::now_unix_ms;
-use holdfast_replication::DumpPlan;
+use crate::send::DumpPlan;
 use holdfast_trail::TrailId;
 use serde::Serialize;
 

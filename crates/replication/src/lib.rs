@@ -12,7 +12,6 @@
 //! | [`following`], [`follow_record`] | a standby follows its master; with a control plane the one that the group agrees on |
 //! | [`link_address`] | addresses that one node reports and another uses |
 //! | [`base_copy`], [`kept_copies`] | a base copy, sent and received; kept while its link is broken |
-//! | [`dump`] | a dump's copy, sent |
 //! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
 //! | [`old_master`], [`replaced`] | without a control plane: the master that a promotion replaced is watched |
 //! | [`sync_watch`] | what commits do while their standbys are away |
@@ -41,7 +40,6 @@ mod certificates;
 mod clear;
 mod control;
 mod dialer;
-mod dump;
 mod follow_record;
 mod following;
 mod identity;
@@ -75,14 +73,13 @@ pub use acknowledged::{Acknowledged, keep_acknowledged};
 pub use archive_source::ArchiveSource;
 pub use archiver::Archiver;
 pub use base_copy::{
-    CopyError, CopyTo, begin_copy, check_target as check_copy_target, copy_from, copy_over, mark_for_dump,
+    CopyError, CopyTo, begin_copy, check_target as check_copy_target, copy_from, copy_over, mark_for_dump, send_copy,
 };
 pub use by_itself::{NotByItself, is_under_way as is_return_under_way, rejoin_by_itself};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
 pub use clear::clear_for_copy;
 pub use control::{Control, ControlSetupError, ServingMaster, Terms as ReturnTerms};
 pub use dialer::Dialer;
-pub use dump::{DumpPlan, FILES as DUMP_FILES};
 pub use follow_record::follow_record;
 pub use following::{AgreedEpoch, Followed, Following, follow_master};
 pub use holdfast_control::{ControlPlane, Position};
@@ -95,7 +92,7 @@ pub use listener::Listener;
 pub use masterships::Masterships;
 pub use mirror_view::{MIRROR_SLOT, MirrorView};
 pub use node_client::{NodeClient, NodeClientError};
-pub use node_service::NodeService;
+pub use node_service::{BeginDump, NodeService};
 pub use notify::Notify;
 pub use old_master::{OldMaster, OldMasterWatch};
 pub use pair_check::{PairCheck, check_pair};

@@ -21,7 +21,6 @@ use crate::accepted_loss::AcceptedLoss;
 use crate::archive_source::ArchiveSource;
 use crate::base_copy::begin_copy;
 use crate::control::Control;
-use crate::dump::begin_dump;
 use crate::following::Following;
 use crate::identity::identity;
 use crate::identity_file::IdentityFile;
@@ -41,10 +40,10 @@ use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
 use holdfast_standby::{Archived, Identity, LinkServer, Mastership, Peer, Reached, Reason, Refusal};
 use holdfast_trail::Trail;
-use holdfast_types::{Epoch, Level, Lsn};
+use holdfast_types::{Epoch, Level, Lsn, SqlResult};
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -56,6 +55,10 @@ const PROBE_MAX: Duration = Duration::from_secs(2);
 
 /// How long the answer to a promotion may take.
 const PROMOTION_MAX: Duration = Duration::from_secs(600);
+
+/// Begins to send a dump's copy: of which engine, the server's name and its data directory. What a dump is made of is
+/// decided by `holdfast_dump`, which is above this crate.
+pub type BeginDump = fn(&Engine, &str, &Path) -> SqlResult<Box<dyn BaseCopy>>;
 
 /// This node's side of the links of other nodes and of commands.
 pub struct NodeService {
@@ -74,6 +77,7 @@ pub struct NodeService {
     /// What stays outside of the data directory, without the standbys that are registered.
     pub identity_file: IdentityFile,
     pub copies: Arc<KeptCopies>,
+    pub begin_dump: BeginDump,
     /// One promotion at a time.
     pub promoting: Promoting,
 }
@@ -246,7 +250,7 @@ impl LinkServer for NodeService {
             let message = format!("{} acknowledges nothing: {why}", self.name);
             return Err(Refusal::new(Reason::NotMaster, message, "Take the dump from the master, or from a standby"));
         }
-        let begin = || tokio::task::block_in_place(|| begin_dump(&self.engine, &self.name, &self.dir));
+        let begin = || tokio::task::block_in_place(|| (self.begin_dump)(&self.engine, &self.name, &self.dir));
         self.copies.take(name, begin).map_err(|error| {
             let message = format!("a dump cannot begin: {error}");
             Refusal::new(Reason::Failed, message, "See the server's log")

@@ -198,6 +198,7 @@ impl Opening<'_> {
             masterships,
             identity_file,
             copies: copies.clone(),
+            begin_dump: holdfast_dump::begin_dump,
             promoting: Promoting::default(),
         };
         let service = Arc::new(service);

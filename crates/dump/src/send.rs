@@ -1,4 +1,4 @@
-//! A dump's copy of a running server, sent by a master or a standby; `holdfast dump create` fetches it.
+//! A dump's copy, as a running server sends it, a master or a standby; `holdfast dump create` fetches it ([`crate::fetch`]).
 //!
 //! It goes over the link as a base copy does, but nothing is kept for the receiver afterwards. The plan has, in addition to a
 //! base copy's, the server's settings, and the checksum of the boxcar that ends where the copy is taken: it shows which
@@ -6,8 +6,9 @@
 //!
 //! Failure: as of a base copy: while its link is broken the copy is kept for a while.
 
-use crate::base_copy::send_copy;
 use holdfast_engine::{CopyPlan, Engine};
+use holdfast_replication::send_copy;
+use holdfast_replication::settings::FILE_NAME;
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_types::{Lsn, SqlError, SqlResult, SqlState};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// The files of a data directory that a dump contains, apart from the databases and their list. Keys are not among them.
-pub const FILES: [&str; 3] = [crate::settings::FILE_NAME, "pg_hba.conf", "pg_ident.conf"];
+pub const FILES: [&str; 3] = [FILE_NAME, "pg_hba.conf", "pg_ident.conf"];
 
 /// The longest of them.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -37,7 +38,7 @@ pub struct DumpPlan {
 }
 
 /// Begins to send a dump's copy of all databases.
-pub fn begin_dump(engine: &Engine, node: &str, dir: &Path) -> SqlResult<Box<dyn BaseCopy>> {
+pub fn begin(engine: &Engine, node: &str, dir: &Path) -> SqlResult<Box<dyn BaseCopy>> {
     let copy = engine.dump_copy()?;
     let plan = copy.plan().clone();
     // So that the archive has the moment of the dump soon, and the dump can be rolled forward from it.

@@ -84,3 +84,46 @@ fn settings(dir: &Path) -> io::Result<BTreeMap<String, String>> {
     }
     Ok(files)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_engine::{Collect, Options, Report, Step, Submission};
+
+    #[test]
+    fn settings_are_those_that_are_there_and_no_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        assert_eq!(settings(dir.path()).unwrap(), BTreeMap::new());
+        put(FILE_NAME, "workers = 2");
+        put("pg_hba.conf", "local all all trust");
+        put("authentication_secret", "secret");
+        let files = settings(dir.path()).unwrap();
+        assert_eq!(files.keys().collect::<Vec<_>>(), [FILE_NAME, "pg_hba.conf"]);
+        assert_eq!(files[FILE_NAME], "workers = 2");
+        put("pg_hba.conf", &"#".repeat(FILE_BYTES_MAX as usize));
+        settings(dir.path()).unwrap();
+        put("pg_hba.conf", &"#".repeat(FILE_BYTES_MAX as usize + 1));
+        let error = settings(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("pg_hba.conf has 1048577 bytes; the limit is 1048576"), "{error}");
+    }
+
+    #[test]
+    fn the_checksum_is_of_the_boxcar_that_ends_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), Options { segment_bytes: 1 << 20, ..Options::default() }).unwrap();
+        let db = engine.database("holdfast").unwrap();
+        let mut ends = Vec::new();
+        for sql in ["create table t(a)", "insert into t values(1)", "insert into t values(2)"] {
+            let step = Step { stmt: db.prepare(sql, Report::default()).unwrap(), params: Vec::new() };
+            let ticket = db.submit(Submission::new(vec![step], Box::new(Collect::new()))).unwrap();
+            ticket.wait().unwrap().result.unwrap();
+            ends.push(engine.trail().tip());
+        }
+        for (end, checksum) in ends {
+            assert_eq!(checksum_before(&engine, end), Ok(checksum), "{end}");
+        }
+        let (end, _) = engine.trail().tip();
+        assert!(checksum_before(&engine, Lsn(end.0 + 4096)).is_err(), "the trail ends before");
+    }
+}

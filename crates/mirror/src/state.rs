@@ -433,3 +433,6 @@ impl MirrorState {
         written
     }
 }
+
+#[cfg(test)]
+mod tests;

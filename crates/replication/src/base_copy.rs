@@ -346,3 +346,52 @@ impl CopyInto for Incoming<'_> {
         (self.progress)(done);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(dir: &Path) -> Result<(), CopyError> {
+        check_target(CopyTo { dir, name: "b" })
+    }
+
+    #[test]
+    fn a_copy_goes_only_where_no_server_is() {
+        let dir = tempfile::tempdir().unwrap();
+        target(&dir.path().join("absent")).unwrap();
+        target(dir.path()).unwrap();
+        assert!(matches!(check_target(CopyTo { dir: dir.path(), name: "a/b" }), Err(CopyError::Name(_))));
+        std::fs::write(dir.path().join("databases.toml"), "").unwrap();
+        assert!(
+            matches!(target(dir.path()), Err(CopyError::InUse(_))),
+            "its trail may be on a disk that is not mounted"
+        );
+        StandbyFile::of("h:1", "b").write(dir.path()).unwrap();
+        target(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_copy_whose_master_is_not_reached_leaves_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let begin = |dir: &Path| {
+            let made = MadeBefore::of(dir);
+            std::fs::create_dir_all(dir.join(certificates::DIR_NAME)).unwrap();
+            std::fs::write(dir.join(certificates::DIR_NAME).join(certificates::FILES[0]), "").unwrap();
+            StandbyFile::of("h:1", "b").write(dir).unwrap();
+            std::fs::write(dir.join(crate::settings::FILE_NAME), "").unwrap();
+            made.into_iter().for_each(MadeBefore::undo);
+        };
+        let absent = dir.path().join("absent");
+        begin(&absent);
+        assert!(!absent.exists());
+        let empty = dir.path().join("empty");
+        std::fs::create_dir(&empty).unwrap();
+        begin(&empty);
+        assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
+        let used = dir.path().join("used");
+        std::fs::create_dir(&used).unwrap();
+        std::fs::write(used.join("mine"), "").unwrap();
+        begin(&used);
+        assert!(used.join("mine").exists() && StandbyFile::read(&used).unwrap().is_some(), "nothing of it is removed");
+    }
+}

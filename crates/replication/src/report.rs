@@ -28,3 +28,17 @@ impl ReplicationReport {
         self.mirror.iter().chain(&self.standbys)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standby_that_is_called_mirror_is_not_the_mirror() {
+        let row =
+            |sent_lsn| StandbyRow { name: "mirror".to_owned(), sent_lsn: Some(sent_lsn), ..StandbyRow::default() };
+        let report = ReplicationReport { mirror: Some(row(1)), standbys: vec![row(2)], ..ReplicationReport::default() };
+        assert_eq!(report.rows().map(|row| row.sent_lsn).collect::<Vec<_>>(), [Some(1), Some(2)]);
+        assert_eq!(report.standbys, [row(2)]);
+    }
+}

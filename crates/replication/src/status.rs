@@ -261,3 +261,32 @@ fn connected_states(hub: &Hub) -> Vec<StandbyRow> {
 
 /// A standby with a smaller lag counts as streaming, not as catching up.
 const STREAMING_BYTES: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standby_with_more_than_this_server_is_shown_as_ahead() {
+        let ahead = away("b".to_owned(), Some(500), Lsn(100), Lsn(400));
+        assert_eq!((ahead.state.as_str(), ahead.durable_lsn, ahead.connected), ("ahead", Some(500), false));
+        assert!(
+            ahead.reason.starts_with("b has 100 bytes of trail that this server lacks, up to LSN"),
+            "{}",
+            ahead.reason
+        );
+        let equal = away("b".to_owned(), Some(400), Lsn(100), Lsn(400));
+        assert_eq!((equal.state.as_str(), equal.reason.as_str()), ("away", ""));
+        let unknown = away("b".to_owned(), None, Lsn(100), Lsn(400));
+        assert_eq!((unknown.state.as_str(), unknown.durable_lsn), ("away", None));
+        assert!(unknown.reason.contains("has not been connected since this server started"), "{}", unknown.reason);
+    }
+
+    #[test]
+    fn a_standby_never_lags_behind_what_it_was_sent_before_it_was_written_here() {
+        let row = StandbyRow { connected: true, sent_lsn: Some(900), applied_lsn: Some(700), ..StandbyRow::default() };
+        assert_eq!(standby_json(&row, 800)["lag_bytes"], 200, "shipped while it is still being written here");
+        let away = StandbyRow { connected: false, ..row };
+        assert_eq!(standby_json(&away, 800)["lag_bytes"], 100);
+    }
+}

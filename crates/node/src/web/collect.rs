@@ -209,3 +209,33 @@ pub(super) fn sessions(now: &Now) -> Vec<SessionShown> {
     };
     watcher.sessions().into_iter().map(shown).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, connected: bool, sent: u64, durable: u64) -> StandbyRow {
+        let (name, state) = (name.to_owned(), "streaming".to_owned());
+        StandbyRow { name, connected, state, sent_lsn: Some(sent), durable_lsn: Some(durable), ..StandbyRow::default() }
+    }
+
+    #[test]
+    fn the_mirror_has_figures_of_its_own() {
+        let report = ReplicationReport {
+            durable_lsn: 500,
+            mirror: Some(row("mirror", true, 500, 480)),
+            standbys: vec![row("b", true, 510, 500)],
+            ..ReplicationReport::default()
+        };
+        assert_eq!(mirror(&report), Some(("streaming".to_owned(), 20)));
+        assert_eq!(mirror(&ReplicationReport { mirror: None, ..report }), None, "a standby is none");
+    }
+
+    #[test]
+    fn what_was_sent_before_it_was_durable_here_counts() {
+        let standbys = vec![row("b", true, 510, 400), row("c", false, 900, 900)];
+        let report = ReplicationReport { durable_lsn: 500, standbys, ..ReplicationReport::default() };
+        assert_eq!(sent(&report), 510, "what was sent on a link that has ended says nothing");
+        assert_eq!(sent(&ReplicationReport { standbys: Vec::new(), ..report }), 500);
+    }
+}

@@ -44,7 +44,7 @@ mod send;
 mod sums;
 mod verify;
 
-pub use create::{CreateOptions, Created, Progress, create};
+pub use create::{CreateOptions, Created, DumpProgress, create};
 pub use drill::{DrillOptions, Drilled, drill};
 pub use error::DumpError;
 pub use forget::{ArchiveKeep, ForgetOptions, Forgotten, Keep, forget};

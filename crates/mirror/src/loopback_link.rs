@@ -12,7 +12,7 @@ use holdfast_standby::identity::Tip;
 use holdfast_standby::link::take_preamble;
 use holdfast_standby::message::Wants;
 use holdfast_standby::receive::Connect;
-use holdfast_standby::{Hub, Identity, LinkServer, Peer, Phase as LinkPhase, Reached, Reason, Refusal, Standby};
+use holdfast_standby::{Hub, Identity, LinkPhase, LinkServer, Peer, Reached, Reason, Refusal, Standby};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;

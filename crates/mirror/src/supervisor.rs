@@ -19,7 +19,7 @@ use holdfast_engine::{Engine, OpenError, Options};
 use holdfast_replication::settings::SettingsFile;
 use holdfast_replication::{CopyTo, MIRROR_SLOT, StandbyFile, clear_for_copy, copy_over};
 use holdfast_seams::{Disk, RealDisk};
-use holdfast_standby::base_copy::Progress;
+use holdfast_standby::base_copy::CopyProgress;
 use holdfast_standby::identity::Tip;
 use holdfast_standby::receive::{Blocking, Follower};
 use holdfast_standby::{Ended, Hub, LinkError, LinkOptions, Reason, draw_instance, follow};
@@ -220,8 +220,8 @@ impl Supervisor {
         }
     }
 
-    fn show_progress(&self, done: Progress, logged: &parking_lot::Mutex<Instant>) {
-        let Progress { compared_bytes, total_bytes, round, .. } = done;
+    fn show_progress(&self, done: CopyProgress, logged: &parking_lot::Mutex<Instant>) {
+        let CopyProgress { compared_bytes, total_bytes, round, .. } = done;
         self.shared.set_phase(Phase::Copying { compared_bytes, total_bytes });
         let mut logged = logged.lock();
         if logged.elapsed() >= LOG_EVERY {

@@ -15,7 +15,7 @@ use crate::settings::SettingsFile;
 use crate::standby_file::{StandbyFile, StandbyFileError};
 use holdfast_engine::{BaseReceiver, CopyPlan as EnginePlan, Engine};
 use holdfast_seams::{AlignedBuf, Create, Disk, DiskFile, OpenHow, RealDisk};
-use holdfast_standby::base_copy::{BaseCopy, Copied, CopyInto, Progress, copy};
+use holdfast_standby::base_copy::{BaseCopy, Copied, CopyInto, CopyProgress, copy};
 use holdfast_standby::identity::Tip;
 use holdfast_standby::message::{CopyPlan, CopyVolume};
 use holdfast_standby::receive::Connect;
@@ -148,7 +148,7 @@ pub fn copy_from(
     to: CopyTo<'_>,
     certificates: Option<&Path>,
     settings: &dyn SettingsFile,
-    progress: &(dyn Fn(Progress) + Send + Sync),
+    progress: &(dyn Fn(CopyProgress) + Send + Sync),
 ) -> Result<Copied, CopyError> {
     check_target(to)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CopyError::Runtime)?;
@@ -257,7 +257,7 @@ pub async fn copy_over<C: Connect>(
     connect: &C,
     to: CopyTo<'_>,
     announce: Announce<'_>,
-    progress: &(dyn Fn(Progress) + Send + Sync),
+    progress: &(dyn Fn(CopyProgress) + Send + Sync),
 ) -> Result<Copied, LinkError> {
     let disk = Arc::new(RealDisk::new());
     let mut into = Incoming { to, announce, progress, disk, plan: None, files: Vec::new(), synced: Vec::new() };
@@ -268,7 +268,7 @@ pub async fn copy_over<C: Connect>(
 struct Incoming<'a> {
     to: CopyTo<'a>,
     announce: Announce<'a>,
-    progress: &'a (dyn Fn(Progress) + Send + Sync),
+    progress: &'a (dyn Fn(CopyProgress) + Send + Sync),
     disk: Arc<dyn Disk>,
     plan: Option<(EnginePlan, Tip)>,
     files: Vec<(PathBuf, Box<dyn DiskFile>)>,
@@ -342,7 +342,7 @@ impl CopyInto for Incoming<'_> {
         receiver.finish().map_err(io::Error::other)
     }
 
-    fn progress(&mut self, done: Progress) {
+    fn progress(&mut self, done: CopyProgress) {
         (self.progress)(done);
     }
 }

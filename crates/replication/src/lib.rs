@@ -83,7 +83,7 @@ pub use dialer::Dialer;
 pub use follow_record::follow_record;
 pub use following::{AgreedEpoch, Followed, Following, follow_master};
 pub use holdfast_control::{ControlPlane, Position};
-pub use holdfast_standby::base_copy::Progress;
+pub use holdfast_standby::base_copy::CopyProgress;
 pub use identity::identity;
 pub use identity_file::IdentityFile;
 pub use kept_copies::KeptCopies;

@@ -9,7 +9,7 @@ use crate::mirror_view::{MIRROR_SLOT, MirrorView};
 use crate::old_master::OldMaster;
 use crate::report::ReplicationReport;
 use holdfast_engine::Engine;
-use holdfast_standby::{Hub, Phase};
+use holdfast_standby::{Hub, LinkPhase};
 use holdfast_types::Lsn;
 use holdfast_types::{ArchiveRow, LinkRow, StandbyRow};
 use parking_lot::RwLock;
@@ -165,15 +165,15 @@ fn standby_json(s: &StandbyRow, durable_lsn: u64) -> serde_json::Value {
 
 fn link_report(following: &Following, engine: &Engine) -> LinkRow {
     let (state, why) = match following.phase() {
-        Phase::Connecting => ("connecting", None),
-        Phase::Pairing { .. } => ("pairing", None),
-        Phase::Following { .. } => ("following", None),
-        Phase::Waiting { why, .. } => ("waiting", Some(why)),
+        LinkPhase::Connecting => ("connecting", None),
+        LinkPhase::Pairing { .. } => ("pairing", None),
+        LinkPhase::Following { .. } => ("following", None),
+        LinkPhase::Waiting { why, .. } => ("waiting", Some(why)),
     };
     // The master reports only what it has sent; where its trail ended when this node connected is known from the greeting.
     let reported = following.master_durable();
     let to = match following.phase() {
-        Phase::Following { to, .. } => reported.max(to),
+        LinkPhase::Following { to, .. } => reported.max(to),
         _ => reported,
     };
     LinkRow {

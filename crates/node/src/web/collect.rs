@@ -10,7 +10,7 @@ use holdfast_replication::ReplicationReport;
 use holdfast_sql::catalogue::{Doing, Live, SessionRow};
 use holdfast_types::StandbyRow;
 use holdfast_web::figures::{
-    ArchiveFigures, DiskFigures, DumpFigures, Figures, Health, Role, SessionCount, SessionShown, StandbyFigures,
+    ArchiveFigures, DiskFigures, DumpFigures, Figures, Health, ServerRole, SessionCount, SessionShown, StandbyFigures,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -55,11 +55,11 @@ pub(super) fn health(setup: &Setup, now: &Now) -> Health {
 /// Why it does not serve, in words.
 fn reason(now: &Now) -> Option<String> {
     let text = match now.role() {
-        Role::Starting => "the server is starting up, or changes its role",
-        Role::Waiting => "a majority of the control plane has not agreed that this server is the master",
-        Role::Stopping => "the server is shutting down",
-        Role::Deposed => "another server has become the master",
-        Role::Master | Role::Standby => return None,
+        ServerRole::Starting => "the server is starting up, or changes its role",
+        ServerRole::Waiting => "a majority of the control plane has not agreed that this server is the master",
+        ServerRole::Stopping => "the server is shutting down",
+        ServerRole::Deposed => "another server has become the master",
+        ServerRole::Master | ServerRole::Standby => return None,
     };
     Some(text.to_owned())
 }

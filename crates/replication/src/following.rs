@@ -268,7 +268,7 @@ impl Following {
             // If the free space is unknown, the next attempt shows it.
             if RealDisk::new().free_bytes(&self.dir).map_or(true, |free| free >= wanted_bytes) {
                 // Otherwise the next boxcar is refused for the room that there was, and the next look is as far away.
-                self.engine.trail().look_for_room();
+                self.engine.trail().check_room();
                 return;
             }
         }
@@ -366,7 +366,7 @@ impl Standby for Following {
             *durable = lsn.max(*durable);
         }
         self.engine.allow_apply(lsn);
-        self.hub.get().and_then(Weak::upgrade).into_iter().for_each(|hub| hub.look());
+        self.hub.get().and_then(Weak::upgrade).into_iter().for_each(|hub| hub.wake_links());
     }
 
     fn applied(&self) -> watch::Receiver<Lsn> {

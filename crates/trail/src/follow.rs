@@ -42,7 +42,7 @@ impl Trail {
 
     /// Prepares segments again after the disk was full. Until this is called, or a refused [`Trail::receive`] has had it done,
     /// what needs a new segment is refused at once, also when there is room by now.
-    pub fn look_for_room(&self) {
+    pub fn check_room(&self) {
         let shared = self.shared();
         let mut state = shared.state.lock();
         if std::mem::take(&mut state.disk_full) {

@@ -36,7 +36,7 @@ async fn without_its_lease_a_master_ships_nothing() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!((standby.trail().durable(), hub.standbys().len()), (before, 1), "connected, and nothing is sent");
     master.may_ship.store(true, Ordering::Relaxed);
-    hub.look();
+    hub.wake_links();
     until_it_has(&standby, master.trail().durable()).await;
 }
 

@@ -241,15 +241,15 @@ fn a_full_disk_is_an_error_that_can_be_tried_again() {
 }
 
 #[test]
-fn what_is_received_after_a_look_for_room_is_not_refused_again() {
+fn what_is_received_after_a_check_of_room_is_not_refused_again() {
     let (_, master) = master(20, 9000);
     let (disk, mut follower, all) = follower(&master, 0);
     disk.set_capacity(Some(3 * SEGMENT_BYTES + 2 * BLOCK));
     assert!(matches!(follower.receive(&all), Err(ReceiveError::Full { .. })));
-    follower.trail.look_for_room();
+    follower.trail.check_room();
     assert!(matches!(follower.receive(&all), Err(ReceiveError::Full { .. })), "there is none yet");
     disk.set_capacity(None);
-    follower.trail.look_for_room();
+    follower.trail.check_room();
     follower.receive(&all).unwrap();
     assert_eq!(shipped(&follower.trail), all);
 }

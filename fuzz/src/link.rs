@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use holdfast_standby::base_copy::{CopyInto, Progress, copy};
+use holdfast_standby::base_copy::{CopyInto, CopyProgress, copy};
 use holdfast_standby::frame::{FrameReader, boxcar_bytes_max};
 use holdfast_standby::message::{CopyPlan, CopyVolume, Message};
 use holdfast_standby::{Connect, Identity, LinkOptions};
@@ -113,5 +113,5 @@ impl CopyInto for Memory {
         Ok(())
     }
 
-    fn progress(&mut self, _: Progress) {}
+    fn progress(&mut self, _: CopyProgress) {}
 }

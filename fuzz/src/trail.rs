@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use holdfast_seams::testing::{FaultDisk, StepClock};
 use holdfast_seams::{Create, Disk, OpenHow};
-use holdfast_trail::{Dump, Inspection, Kind, Trail, TrailOptions};
+use holdfast_trail::{BoxcarKind, Dump, Inspection, Trail, TrailOptions};
 
 const DIR: &str = "/trail";
 const RECORDS: u64 = 20;
@@ -89,7 +89,8 @@ pub fn run(data: &[u8]) {
     let first = looked.expect("what opens was sound to look at").map(|inspection| inspection.first);
     let Some(first) = first else { return };
     let Ok(boxcars) = trail.read(first) else { return };
-    let bodies = boxcars.map_while(Result::ok).filter(|boxcar| boxcar.kind == Kind::Data).map(|boxcar| boxcar.body);
+    let bodies =
+        boxcars.map_while(Result::ok).filter(|boxcar| boxcar.kind == BoxcarKind::Data).map(|boxcar| boxcar.body);
     for (number, body) in bodies.enumerate() {
         assert!(body == vec![number as u8; 3000], "record {number} is not what was appended");
     }

@@ -37,7 +37,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use holdfast_trail::{Kind, Shipped, TrailId};
+use holdfast_trail::{BoxcarKind, Shipped, TrailId};
 use holdfast_types::{Epoch, Lsn};
 
 use crate::error::ArchiveError;
@@ -222,7 +222,7 @@ impl Segment {
             let boxcar = boxcar?;
             content.extend_from_slice(&boxcar.bytes);
             walk.step(&boxcar);
-            if boxcar.kind == Kind::SegmentEnd {
+            if boxcar.kind == BoxcarKind::SegmentEnd {
                 return Ok(walk
                     .manifest(trail_id, segment_bytes, &content)
                     .map(|manifest| Segment { manifest, content }));
@@ -287,7 +287,7 @@ impl Segment {
             if boxcar.previous_checksum != last || walk.last.is_some_and(|epoch| boxcar.epoch < epoch) {
                 return Err(format!("the boxcar at LSN {at} does not follow the one before it"));
             }
-            (at, last, ended) = (boxcar.end, boxcar.checksum, boxcar.kind == Kind::SegmentEnd);
+            (at, last, ended) = (boxcar.end, boxcar.checksum, boxcar.kind == BoxcarKind::SegmentEnd);
             walk.step(&boxcar);
         }
         let found = walk.manifest(self.manifest.trail_id, self.manifest.segment_bytes, &self.content);
@@ -386,7 +386,7 @@ impl Walk {
         self.last_written_unix_ms = boxcar.written_unix_ms();
         self.end = boxcar.end;
         self.boxcars += 1;
-        self.ended = boxcar.kind == Kind::SegmentEnd;
+        self.ended = boxcar.kind == BoxcarKind::SegmentEnd;
     }
 
     /// `None` when the segment's end is not there.

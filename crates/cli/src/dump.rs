@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
 use holdfast_dump::{
-    ArchiveKeep, CreateOptions, Created, ForgetOptions, Keep, Keys, Listing, Progress, Repository, create, forget,
+    ArchiveKeep, CreateOptions, Created, DumpProgress, ForgetOptions, Keep, Keys, Listing, Repository, create, forget,
     new_identity, show_moment, verify,
 };
 use holdfast_node::SCHEDULED_BY;
@@ -335,7 +335,7 @@ fn make(arguments: &Create) -> anyhow::Result<ExitCode> {
         claims: *claim,
     };
     let bar = Bar::new("dumping")?;
-    let show = |p: Progress| {
+    let show = |p: DumpProgress| {
         let broken =
             if p.interruptions > 0 { format!(", the link broke {} times", p.interruptions) } else { String::new() };
         bar.show(p.done_bytes, p.total_bytes, &format!("{} stored{broken}", BinaryBytes(p.stored_bytes)));

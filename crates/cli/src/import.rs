@@ -5,7 +5,7 @@
 use crate::exit::Exit;
 use crate::time_left;
 use holdfast_engine::Options;
-use holdfast_engine::import::{Import, Imported, OnProgress, Progress, import};
+use holdfast_engine::import::{Import, ImportProgress, Imported, OnProgress, import};
 use holdfast_node::data_dir::{self, FirstStart, private_umask};
 use indicatif::{BinaryBytes, ProgressBar};
 use parking_lot::Mutex;
@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn bring_in(what: &Import, quiet: bool) -> anyhow::Result<Imported> {
-    holdfast_replication::mirror::leave_offline(&what.dir)?;
+    holdfast_mirror::leave_offline(&what.dir)?;
     data_dir::protect(&what.dir)?;
     holdfast_node::dump_soon(&what.dir);
     let bar = ProgressBar::new(0);
@@ -85,29 +85,29 @@ fn bring_in(what: &Import, quiet: bool) -> anyhow::Result<Imported> {
     Ok(done?)
 }
 
-fn draw(bar: &ProgressBar, now: Progress) {
+fn draw(bar: &ProgressBar, now: ImportProgress) {
     match now {
-        Progress::Checking => bar.set_message("checking the file"),
-        Progress::Copying { done, total } => {
+        ImportProgress::Checking => bar.set_message("checking the file"),
+        ImportProgress::Copying { done, total } => {
             bar.set_length(total);
             bar.set_position(done);
             bar.set_message("copying");
         }
-        Progress::Sealing => bar.set_message("sealing the copy"),
+        ImportProgress::Sealing => bar.set_message("sealing the copy"),
     }
     bar.tick();
 }
 
 /// Prints a line where it says something new.
-fn tell(last: &Mutex<Option<String>>, now: Progress) {
+fn tell(last: &Mutex<Option<String>>, now: ImportProgress) {
     let (key, line) = match now {
-        Progress::Checking => ("checking".to_owned(), "checking the file".to_owned()),
-        Progress::Copying { done, total } => {
+        ImportProgress::Checking => ("checking".to_owned(), "checking the file".to_owned()),
+        ImportProgress::Copying { done, total } => {
             let percent = done * 100 / total.max(1) / 10 * 10;
             let line = format!("copying: {percent} % ({} of {})", BinaryBytes(done), BinaryBytes(total));
             (format!("{percent}"), line)
         }
-        Progress::Sealing => ("sealing".to_owned(), "sealing the copy".to_owned()),
+        ImportProgress::Sealing => ("sealing".to_owned(), "sealing the copy".to_owned()),
     };
     let mut last = last.lock();
     if last.as_ref() != Some(&key) {

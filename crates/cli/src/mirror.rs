@@ -4,9 +4,9 @@ use crate::dump::Identities;
 use crate::standby::from_dump::{make_follower, report};
 use clap::Subcommand;
 use holdfast_dump::restore::NewFollower;
+use holdfast_mirror::promote;
 use holdfast_node::HoldfastToml;
 use holdfast_node::data_dir::private_umask;
-use holdfast_replication::mirror::promote;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

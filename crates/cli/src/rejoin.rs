@@ -1,6 +1,6 @@
 //! `holdfast rejoin`: a deposed master comes back as a standby.
 
-use crate::standby::{CopyProgress, install, own_name, serve_command};
+use crate::standby::{CopyBar, install, own_name, serve_command};
 use holdfast_node::HoldfastToml;
 use holdfast_node::data_dir::private_umask;
 use holdfast_replication::{CopyTo, RejoinError, rejoin};
@@ -38,7 +38,7 @@ pub fn run(Arguments { from, data, name, certificates }: Arguments) -> anyhow::R
         return Err(RejoinError::NoDirectory(data).into());
     }
     install(certificates.as_deref(), &data)?;
-    let progress = CopyProgress::new()?;
+    let progress = CopyBar::new()?;
     let to = CopyTo { dir: &data, name: &name };
     let rejoined = rejoin(&from, to, &HoldfastToml, &|done| progress.show(done));
     progress.end();

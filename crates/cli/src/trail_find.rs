@@ -3,7 +3,7 @@
 use crate::trail_place::TrailPlace;
 use anyhow::anyhow;
 use holdfast_dump::{parse_moment, show_moment};
-use holdfast_flashback::{Change, FindOptions, Found, find};
+use holdfast_flashback::{FindOptions, FoundChanges, RowChange, find};
 use indicatif::BinaryBytes;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
@@ -66,14 +66,14 @@ pub fn run(arguments: &FindArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_json(out: &mut impl Write, found: &Found) -> std::io::Result<()> {
+fn print_json(out: &mut impl Write, found: &FoundChanges) -> std::io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, found)?;
     writeln!(out)?;
     out.flush()
 }
 
-fn print(out: &mut impl Write, change: &Change) -> std::io::Result<()> {
-    let Change { transaction, site, lsn, unix_ms, by, operation, key, before, after, sql } = change;
+fn print(out: &mut impl Write, change: &RowChange) -> std::io::Result<()> {
+    let RowChange { transaction, site, lsn, unix_ms, by, operation, key, before, after, sql } = change;
     write!(out, "{transaction}  {}  LSN {lsn}  site {site}", show_moment(*unix_ms))?;
     if by.session_user.is_some() {
         write!(out, "  {by}")?;
@@ -87,8 +87,8 @@ fn print(out: &mut impl Write, change: &Change) -> std::io::Result<()> {
 }
 
 /// What the reader should know about the list, on standard error.
-fn notes(found: &Found, options: &FindOptions, seconds: f64) {
-    let Found { changes, exists, reshaped_lsn, not_compared, read } = found;
+fn notes(found: &FoundChanges, options: &FindOptions, seconds: f64) {
+    let FoundChanges { changes, exists, reshaped_lsn, not_compared, read } = found;
     eprintln!(
         "holdfast: {} changes; read {} of the trail, {} objects of the archive, in {seconds:.1} s",
         changes.len(),

@@ -17,7 +17,7 @@
 use crate::error::DumpError;
 use crate::repository::Repository;
 use crate::running::now_unix_ms;
-use holdfast_replication::DumpPlan;
+use crate::send::DumpPlan;
 use holdfast_trail::TrailId;
 use serde::Serialize;
 
@@ -103,9 +103,43 @@ fn claims(repository: &Repository) -> Result<Vec<(String, Claim)>, DumpError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_engine::CopyPlan;
+    use std::collections::BTreeMap;
 
     fn claim(trail: &str, epoch: u32, node: &str) -> Claim {
         Claim { trail: trail.to_owned(), epoch, node: node.to_owned() }
+    }
+
+    fn plan(trail: u8, epoch: u32, node: &str) -> DumpPlan {
+        let plan = CopyPlan {
+            trail_id: [trail; 16],
+            segment_bytes: 1 << 20,
+            first_segment: 1,
+            epoch,
+            manifest: String::new(),
+            listed_to: 0,
+            whole_from: 0,
+            volumes: Vec::new(),
+            shown: 0,
+            clock: 0,
+        };
+        DumpPlan { node: node.to_owned(), plan, shown_checksum: 0, files: BTreeMap::new(), trail_epoch: 0 }
+    }
+
+    #[test]
+    fn a_place_has_the_claim_of_one_server_and_a_later_epoch_takes_it_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let repository = Repository::open(dir.path().to_str().unwrap()).unwrap();
+        let claimed = || claims(&repository).unwrap().into_iter().map(|(_, claim)| claim.node).collect::<Vec<_>>();
+        take(&repository, &plan(1, 1, "a")).unwrap();
+        take(&repository, &plan(1, 1, "a")).unwrap();
+        assert_eq!(claimed(), ["a"]);
+        assert!(matches!(take(&repository, &plan(1, 1, "b")), Err(DumpError::Claimed { .. })), "of the same epoch");
+        assert!(matches!(take(&repository, &plan(2, 9, "c")), Err(DumpError::Claimed { .. })), "of another history");
+        assert_eq!(claimed(), ["a"], "what was refused leaves no claim");
+        take(&repository, &plan(1, 2, "b")).unwrap();
+        assert_eq!(claimed(), ["b"], "the claim of the epoch before is removed");
+        assert!(matches!(take(&repository, &plan(1, 1, "a")), Err(DumpError::Claimed { .. })), "a deposed master");
     }
 
     #[test]

@@ -22,12 +22,13 @@ use crate::pace::{Courtesy, Rate};
 use crate::pages::{Base, Chunks, Stored, divide, map, ranges};
 use crate::repository::{Listing, Repository};
 use crate::running::{begin_create, now_unix_ms, random};
+use crate::send::DumpPlan;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use holdfast_archive::Put;
 use holdfast_engine::VolumePlan;
-use holdfast_replication::{Certificates, DumpPlan};
+use holdfast_replication::Certificates;
 use holdfast_standby::Identity;
-use holdfast_standby::base_copy::{CopyInto, Progress as Fetched};
+use holdfast_standby::base_copy::{CopyInto, CopyProgress};
 use holdfast_standby::limits::PAGE_BYTES;
 use holdfast_standby::message::{CopyPlan, CopyVolume};
 use parking_lot::Mutex;
@@ -55,7 +56,7 @@ pub struct CreateOptions {
 
 /// How far a dump is.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
+pub struct DumpProgress {
     pub done_bytes: u64,
     pub total_bytes: u64,
     /// Bytes of objects stored so far.
@@ -92,7 +93,7 @@ pub struct Created {
 pub fn create(
     repository: &Arc<Repository>,
     options: &CreateOptions,
-    progress: &(dyn Fn(Progress) + Send + Sync),
+    progress: &(dyn Fn(DumpProgress) + Send + Sync),
 ) -> Result<Created, DumpError> {
     let began = Instant::now();
     let _running = begin_create(repository)?;
@@ -286,7 +287,7 @@ struct Sink<'a> {
     dumps: Vec<([u8; 16], String)>,
     threads: usize,
     claims: bool,
-    progress: &'a (dyn Fn(Progress) + Send + Sync),
+    progress: &'a (dyn Fn(DumpProgress) + Send + Sync),
     rate: Option<Rate>,
     attempt: Option<Attempt>,
     generation: u64,
@@ -477,8 +478,8 @@ impl CopyInto for Sink<'_> {
         self.check()
     }
 
-    fn progress(&mut self, done: Fetched) {
-        (self.progress)(Progress {
+    fn progress(&mut self, done: CopyProgress) {
+        (self.progress)(DumpProgress {
             done_bytes: done.compared_bytes,
             total_bytes: done.total_bytes,
             stored_bytes: self.shared.stored_bytes.load(Ordering::Relaxed),

@@ -21,12 +21,13 @@ use crate::pace::Rate;
 use crate::repository::Repository;
 use crate::restore::{RestoreError, RestoreOptions, Restored, Step, Target, restore};
 use crate::running::random;
+use crate::send::DumpPlan;
 use crate::sums::{Sums, differences, sums};
 use holdfast_engine::check::{CheckReport, check};
 use holdfast_engine::{CopyPlan as EnginePlan, Manifest as DatabaseList, Options};
-use holdfast_replication::{Certificates, DumpPlan};
+use holdfast_replication::Certificates;
 use holdfast_standby::Identity;
-use holdfast_standby::base_copy::{CopyInto, Progress as Fetched};
+use holdfast_standby::base_copy::{CopyInto, CopyProgress};
 use holdfast_standby::limits::PAGE_BYTES;
 use holdfast_standby::message::{CopyPlan, CopyVolume};
 use holdfast_trail::TrailId;
@@ -305,7 +306,7 @@ impl CopyInto for Files<'_> {
         Ok(())
     }
 
-    fn progress(&mut self, _: Fetched) {}
+    fn progress(&mut self, _: CopyProgress) {}
 }
 
 /// The directory that a drill works in.

@@ -1,4 +1,4 @@
-//! Fetches a dump's copy of a running server; [`holdfast_replication::DumpPlan`] says what is in it.
+//! Fetches a dump's copy of a running server; [`DumpPlan`](crate::send::DumpPlan) says what is in it.
 //!
 //! Failure: after a broken link the fetch continues with the same copy, which the server keeps for a while.
 

@@ -10,7 +10,8 @@
 //! | [`chunk`], [`manifest`] | the two formats, with their byte tables |
 //! | [`repository`] | a place with dumps, in any [`holdfast_archive::Store`] |
 //! | [`running`] | marks of commands at work, so that no chunk is removed that a dump under way uses |
-//! | [`create`], [`fetch`], [`claim`] | makes a dump of a running server, of the copy that it sends; which server's schedule dumps to a place |
+//! | [`send`] | the copy that a running server sends |
+//! | [`create`], [`fetch`], [`claim`] | makes a dump of that copy; which server's schedule dumps to a place |
 //! | [`drill`], [`sums`] | restores to scratch, checks, and compares with the live server row by row |
 //! | [`verify`], [`forget`] | reads everything; removes old dumps and what only they need, in the archive too |
 //! | [`restore`] | a data directory from a dump, and the archive's trail applied to it |
@@ -39,10 +40,11 @@ mod places;
 mod repository;
 pub mod restore;
 mod running;
+mod send;
 mod sums;
 mod verify;
 
-pub use create::{CreateOptions, Created, Progress, create};
+pub use create::{CreateOptions, Created, DumpProgress, create};
 pub use drill::{DrillOptions, Drilled, drill};
 pub use error::DumpError;
 pub use forget::{ArchiveKeep, ForgetOptions, Forgotten, Keep, forget};
@@ -50,4 +52,5 @@ pub use holdfast_archive::{Keys, new_identity};
 pub use manifest::Head;
 pub use moment::{parse_moment, show_moment};
 pub use repository::{Listing, Repository};
+pub use send::begin as begin_dump;
 pub use verify::{Problem, Verified, verify};

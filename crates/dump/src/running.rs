@@ -166,3 +166,58 @@ fn started(pid: u32) -> Option<u64> {
     }
     words.nth(18)?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Puts a mark as another command would.
+    fn put_mark(repository: &Repository, name: &str, mark: &Mark) {
+        let text = serde_json::to_vec(mark).unwrap();
+        repository.put(&format!("{DIRECTORY}/{name}.json"), text.into()).unwrap();
+    }
+
+    fn own_mark(work: Work) -> Mark {
+        let pid = std::process::id();
+        Mark { work, since_unix_ms: 0, host: host(), boot: boot(), pid, started: started(pid).unwrap() }
+    }
+
+    fn names(repository: &Repository) -> Vec<String> {
+        repository.list(DIRECTORY).unwrap().into_iter().map(|listed| listed.name).collect()
+    }
+
+    #[test]
+    fn chunks_stay_while_a_dump_is_made_and_a_mark_goes_with_its_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let repository = Repository::open(dir.path().to_str().unwrap()).unwrap();
+        let create = begin_create(&repository).unwrap();
+        let second = begin_create(&repository).unwrap();
+        let why = begin_forget(&repository).unwrap().err().unwrap();
+        assert!(why.contains(&format!("process {}", std::process::id())), "{why}");
+        drop(create);
+        assert!(begin_forget(&repository).unwrap().is_err(), "the second one is still at work");
+        drop(second);
+        let forget = begin_forget(&repository).unwrap().unwrap();
+        assert!(begin_forget(&repository).unwrap().is_ok(), "two removals do not meet");
+        drop(forget);
+        assert_eq!(names(&repository), [""; 0], "no mark is left");
+    }
+
+    #[test]
+    fn only_marks_of_processes_that_have_surely_ended_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let repository = Repository::open(dir.path().to_str().unwrap()).unwrap();
+        let own = own_mark(Work::Create);
+        // The process of that number is another one than the one that has put the mark.
+        put_mark(&repository, "ended", &Mark { started: own.started + 1, ..own.clone() });
+        put_mark(&repository, "here", &own);
+        put_mark(&repository, "elsewhere", &Mark { boot: "another machine".to_owned(), started: 1, ..own.clone() });
+        let mut found: Vec<_> = others(&repository, Work::Create).unwrap().into_iter().map(|(name, _)| name).collect();
+        found.sort();
+        assert_eq!(found, ["running/elsewhere.json", "running/here.json"]);
+        assert_eq!(names(&repository).len(), 2, "the mark of the process that has ended is gone");
+        assert!(others(&repository, Work::Forget).unwrap().is_empty(), "these are no removals");
+        repository.put("running/bad.json", "{}".into()).unwrap();
+        assert!(matches!(others(&repository, Work::Create), Err(DumpError::Damaged { .. })));
+    }
+}

@@ -45,7 +45,7 @@ pub struct FindOptions {
 
 /// One change of one row, or of the schema.
 #[derive(Clone, Debug, Serialize)]
-pub struct Change {
+pub struct RowChange {
     pub transaction: u64,
     pub site: u16,
     pub lsn: u64,
@@ -69,8 +69,8 @@ pub struct Change {
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
-pub struct Found {
-    pub changes: Vec<Change>,
+pub struct FoundChanges {
+    pub changes: Vec<RowChange>,
     /// Whether the table exists now; of one that does not, only schema changes are shown.
     pub exists: bool,
     /// LSN of a schema change that removed columns: rows in front of it are shown with numbers of columns.
@@ -102,7 +102,7 @@ impl Wanted for OfTable<'_> {
 }
 
 /// Looks for changes.
-pub fn find(source: &Source, connect: &Connect, options: &FindOptions) -> Result<Found, FlashbackError> {
+pub fn find(source: &Source, connect: &Connect, options: &FindOptions) -> Result<FoundChanges, FlashbackError> {
     let session = Session::open(connect, &options.database)?;
     let databases = session.databases()?;
     let volume = databases.iter().find(|database| database.name == options.database).map(|database| database.volume);
@@ -130,7 +130,7 @@ pub fn find(source: &Source, connect: &Connect, options: &FindOptions) -> Result
     events.retain(|event| time.contains(&event.head.hlc.unix_ms()));
     let reshaped_lsn = reshaped(&events);
     let changes = events.iter().map(|event| change(event, table.as_ref(), reshaped_lsn)).collect();
-    Ok(Found { changes, exists: table.is_some(), reshaped_lsn, not_compared, read })
+    Ok(FoundChanges { changes, exists: table.is_some(), reshaped_lsn, not_compared, read })
 }
 
 /// The last schema change that removed columns of a table.
@@ -368,7 +368,7 @@ fn versions(
     versions
 }
 
-fn change(event: &Event, table: Option<&Table>, reshaped_lsn: Option<u64>) -> Change {
+fn change(event: &Event, table: Option<&Table>, reshaped_lsn: Option<u64>) -> RowChange {
     let head = event.head;
     let named = table.filter(|_| reshaped_lsn.is_none_or(|lsn| event.lsn.0 >= lsn));
     let name = |position: usize| match named {
@@ -394,7 +394,7 @@ fn change(event: &Event, table: Option<&Table>, reshaped_lsn: Option<u64>) -> Ch
     });
     let (transaction, site, unix_ms) = (head.id.0, head.site.0, head.hlc.unix_ms());
     let by = By::of(event.author.as_deref());
-    Change { transaction, site, lsn: event.lsn.0, unix_ms, by, operation, key, before, after, sql }
+    RowChange { transaction, site, lsn: event.lsn.0, unix_ms, by, operation, key, before, after, sql }
 }
 
 /// A key with the names of its columns.

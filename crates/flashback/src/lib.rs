@@ -36,7 +36,7 @@ mod undo;
 pub use by::By;
 pub use conflict::Conflict;
 pub use error::FlashbackError;
-pub use find::{Change, FindOptions, Found, find};
+pub use find::{FindOptions, FoundChanges, RowChange, find};
 pub use holdfast_archive::{Expects, Keys};
 pub use server::Connect;
 pub use source::{Place, Read, Source};

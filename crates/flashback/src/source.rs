@@ -22,7 +22,7 @@ use holdfast_archive::{
 };
 use holdfast_changes::Car;
 use holdfast_seams::{Disk, RealDisk};
-use holdfast_trail::{Boxcar, Dump, DumpItem, Kind, TrailId};
+use holdfast_trail::{Boxcar, BoxcarKind, Dump, DumpItem, TrailId};
 use holdfast_types::Lsn;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -281,7 +281,7 @@ impl Source {
             let (boxcar, behind) = read.map_err(damaged)?;
             offset = behind;
             seen.last_lsn.fetch_max(boxcar.lsn.0, Ordering::Relaxed);
-            if boxcar.kind == Kind::Data && range.has(boxcar.lsn) {
+            if boxcar.kind == BoxcarKind::Data && range.has(boxcar.lsn) {
                 look(&Car { lsn: boxcar.lsn, epoch: boxcar.epoch, body: boxcar.body() }, &mut kept)?;
             }
         }
@@ -326,7 +326,7 @@ impl Source {
             due = Some(boxcar.end);
             seen.bytes.fetch_add(boxcar.body.len() as u64, Ordering::Relaxed);
             seen.last_lsn.fetch_max(boxcar.lsn.0, Ordering::Relaxed);
-            if boxcar.kind == Kind::Data && range.has(boxcar.lsn) {
+            if boxcar.kind == BoxcarKind::Data && range.has(boxcar.lsn) {
                 look(&Car { lsn: boxcar.lsn, epoch: boxcar.epoch, body: &boxcar.body }, &mut kept)?;
             }
         }

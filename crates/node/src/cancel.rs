@@ -190,3 +190,80 @@ pub fn terminated_in_commit() -> SqlError {
 pub fn with_reason(error: SqlError, by_timeout: bool) -> SqlError {
     if error.state() == SqlState::QUERY_CANCELED { canceled(by_timeout) } else { error }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Far more than any of it takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_cancel_ends_what_its_message_waits_for_and_nothing_of_the_next() {
+        let canceller = Canceller::default();
+        canceller.cancel();
+        canceller.begin();
+        assert_eq!(canceller.wait(PATIENCE, async { 1 }).await.unwrap(), 1, "it came before the message");
+        canceller.cancel();
+        assert!(canceller.is_asked());
+        let error = canceller.wait(PATIENCE, std::future::pending::<()>()).await.unwrap_err();
+        assert_eq!(error.to_string(), canceled(false).to_string(), "it came between two waits of the message");
+        canceller.end();
+        canceller.cancel();
+        canceller.begin();
+        assert!(!canceller.is_asked());
+        let waits = canceller.wait(PATIENCE, std::future::pending::<()>());
+        let (waited, ()) = tokio::join!(waits, async { canceller.cancel() });
+        assert_eq!(waited.unwrap_err().to_string(), canceled(false).to_string());
+        canceller.end();
+        canceller.begin();
+        let timed_out = canceller.wait(Duration::from_millis(1), std::future::pending::<()>()).await;
+        assert_eq!(timed_out.unwrap_err().to_string(), canceled(true).to_string());
+    }
+
+    /// Ends with a failed test instead of waiting indefinitely.
+    async fn soon<T>(work: impl Future<Output = T>) -> T {
+        tokio::time::timeout(PATIENCE, work).await.expect("it ends")
+    }
+
+    /// Work that forgets the first interrupts, as SQLite does before a statement runs.
+    async fn forgets(stop: Arc<AtomicBool>, times: u32) {
+        for _ in 0..times {
+            while !stop.swap(false, Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_is_repeated_until_the_work_ends() {
+        let canceller = Canceller::default();
+        canceller.begin();
+        let stop = Arc::new(AtomicBool::new(false));
+        let target = || Target::Work(stop.clone());
+        let work = canceller.during(target(), PATIENCE, forgets(stop.clone(), 3));
+        let (((), by_timeout), ()) = tokio::join!(soon(work), async { canceller.cancel() });
+        assert!(!by_timeout);
+        assert!(matches!(*canceller.target.lock(), Target::Nothing), "the next cancel must not reach what has ended");
+        canceller.end();
+        canceller.begin();
+        let work = canceller.during(target(), Duration::from_millis(1), forgets(stop.clone(), 2));
+        let ((), by_timeout) = soon(work).await;
+        assert!(by_timeout);
+    }
+
+    #[tokio::test]
+    async fn a_commit_is_given_up_only_where_the_session_has_to_end() {
+        let canceller = Canceller::default();
+        canceller.begin();
+        canceller.cancel();
+        assert_eq!(canceller.until_committed(async { 7 }).await, Some(7));
+        canceller.terminate();
+        let committed = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            7
+        };
+        assert_eq!(canceller.until_committed(committed).await, Some(7), "one that is done soon is waited for");
+        assert_eq!(soon(canceller.until_committed(std::future::pending::<()>())).await, None);
+    }
+}

@@ -348,6 +348,16 @@ mod tests {
     }
 
     #[test]
+    fn former_names_of_settings_are_read() {
+        let former = "authentication_timeout_ms = 5000\nbuffered_rows_bytes_max = 2097152\nboxcar_requests_max = 7";
+        let config = Config::parse(former).unwrap();
+        assert_eq!((config.startup_timeout_ms, config.session_memory_bytes_max), (5000, 2 << 20));
+        assert_eq!((config.batch_requests_max, config.options().batch_requests_max), (7, 7));
+        let both = Config::parse("boxcar_requests_max = 7\nbatch_requests_max = 8").unwrap_err();
+        assert!(both.contains("batch_requests_max"), "{both}");
+    }
+
+    #[test]
     fn unknown_keys_and_bad_values_name_their_place() {
         let message = Config::parse("workers = 1\nlisten_on = \"127.0.0.1:1\"\n").unwrap_err();
         assert!(message.contains("line 2") && message.contains("listen_on"), "{message}");

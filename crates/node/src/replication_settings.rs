@@ -1,8 +1,8 @@
-//! The settings of this node, as `holdfast_replication` takes them.
+//! The settings of this node, as `holdfast_replication` and `holdfast_mirror` take them.
 
 use crate::config::{self, Config, FILE_NAME};
 use holdfast_engine::Options as EngineOptions;
-use holdfast_replication::mirror::MirrorSettings;
+use holdfast_mirror::MirrorSettings;
 use holdfast_replication::settings::{CLUSTER_MARK, SettingsFile};
 use holdfast_standby::LinkOptions;
 use std::io;

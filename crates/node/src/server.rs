@@ -36,7 +36,7 @@ use begin::{refuse_to_follow_itself, warn_of_archive};
 use context::{Begin, ServerContext, last_epoch};
 use holdfast_archive::{ArchiveError, ArchiveLocation, Store};
 use holdfast_engine::{CloseError, Engine, OpenError};
-use holdfast_replication::mirror::{Mirror, MirrorRefused};
+use holdfast_mirror::{Mirror, MirrorRefused};
 use holdfast_replication::{
     AcceptedLoss, Certificates, Control, ControlPlane, ControlSetupError, Followed, KeptCopies, Listener, Promotion,
     RejoinError, ReplicationStatus, RoleEvent, StandbyFile, StandbyFileError,

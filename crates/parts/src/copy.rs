@@ -50,7 +50,7 @@ impl Wanted {
 
 /// How far a copy is.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct PartProgress {
     pub rows: u64,
     pub total_rows: u64,
 }
@@ -119,7 +119,7 @@ pub async fn copy(
     server: &Server,
     wanted: &Wanted,
     part: &Part,
-    progress: &(dyn Fn(Progress) + Sync),
+    progress: &(dyn Fn(PartProgress) + Sync),
 ) -> Result<Copied, PartError> {
     let began = Instant::now();
     let mut source = Source::open(part)?;
@@ -155,7 +155,7 @@ async fn copy_table(
     source: &mut Source,
     wanted: &Wanted,
     table: &str,
-    progress: &(dyn Fn(Progress) + Sync),
+    progress: &(dyn Fn(PartProgress) + Sync),
 ) -> Result<u64, PartError> {
     prepare(client).await?;
     // Only SQLite's dialect has this function.
@@ -171,7 +171,7 @@ async fn copy_table(
     let taken: Vec<String> = rows(client, "the server's tables", sql).await?.into_iter().flatten().flatten().collect();
     let definition = source.table(&wanted.database, table, &wanted.name, &taken, wanted.foreign_keys)?;
     let total_rows = definition.rows;
-    fill(client, source, &definition, &|rows| progress(Progress { rows, total_rows })).await?;
+    fill(client, source, &definition, &|rows| progress(PartProgress { rows, total_rows })).await?;
     Ok(total_rows)
 }
 
@@ -186,7 +186,7 @@ async fn copy_database(
     server: &Server,
     source: &mut Source,
     wanted: &Wanted,
-    progress: &(dyn Fn(Progress) + Sync),
+    progress: &(dyn Fn(PartProgress) + Sync),
 ) -> Result<(usize, u64), PartError> {
     let client = server.connect(&wanted.name, PROGRAM).await?;
     prepare(&client).await?;
@@ -195,7 +195,7 @@ async fn copy_database(
     let mut done = 0;
     for definition in &definitions {
         let before = done;
-        fill(&client, source, definition, &|rows| progress(Progress { rows: before + rows, total_rows })).await?;
+        fill(&client, source, definition, &|rows| progress(PartProgress { rows: before + rows, total_rows })).await?;
         done += definition.rows;
     }
     for view in source.views() {

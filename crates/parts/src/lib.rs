@@ -22,5 +22,5 @@ mod order;
 mod rows;
 mod source;
 
-pub use copy::{Copied, Progress, Wanted, archive_now, check, copy};
+pub use copy::{Copied, PartProgress, Wanted, archive_now, check, copy};
 pub use error::PartError;

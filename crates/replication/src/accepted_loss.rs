@@ -35,3 +35,18 @@ impl AcceptedLoss {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_names_the_master_at_the_end_of_the_chain() {
+        let of =
+            |root: &str| AcceptedLoss::new("h:1", root, Epoch(3), "heard from at noon".to_owned()).describe(Lsn(0));
+        assert!(of("h:1").contains("whatever the master at h:1 has"), "{}", of("h:1"));
+        assert!(of("h:2").contains("whatever the master at h:2, followed through h:1, has"), "{}", of("h:2"));
+        assert!(of("").contains("whatever the master that h:1 follows has"), "{}", of(""));
+        assert!(of("").contains("epoch known here is 3; heard from at noon."));
+    }
+}

@@ -15,7 +15,7 @@ use crate::settings::SettingsFile;
 use crate::standby_file::{StandbyFile, StandbyFileError};
 use holdfast_engine::{BaseReceiver, CopyPlan as EnginePlan, Engine};
 use holdfast_seams::{AlignedBuf, Create, Disk, DiskFile, OpenHow, RealDisk};
-use holdfast_standby::base_copy::{BaseCopy, Copied, CopyInto, Progress, copy};
+use holdfast_standby::base_copy::{BaseCopy, Copied, CopyInto, CopyProgress, copy};
 use holdfast_standby::identity::Tip;
 use holdfast_standby::message::{CopyPlan, CopyVolume};
 use holdfast_standby::receive::Connect;
@@ -148,7 +148,7 @@ pub fn copy_from(
     to: CopyTo<'_>,
     certificates: Option<&Path>,
     settings: &dyn SettingsFile,
-    progress: &(dyn Fn(Progress) + Send + Sync),
+    progress: &(dyn Fn(CopyProgress) + Send + Sync),
 ) -> Result<Copied, CopyError> {
     check_target(to)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CopyError::Runtime)?;
@@ -257,7 +257,7 @@ pub async fn copy_over<C: Connect>(
     connect: &C,
     to: CopyTo<'_>,
     announce: Announce<'_>,
-    progress: &(dyn Fn(Progress) + Send + Sync),
+    progress: &(dyn Fn(CopyProgress) + Send + Sync),
 ) -> Result<Copied, LinkError> {
     let disk = Arc::new(RealDisk::new());
     let mut into = Incoming { to, announce, progress, disk, plan: None, files: Vec::new(), synced: Vec::new() };
@@ -268,7 +268,7 @@ pub async fn copy_over<C: Connect>(
 struct Incoming<'a> {
     to: CopyTo<'a>,
     announce: Announce<'a>,
-    progress: &'a (dyn Fn(Progress) + Send + Sync),
+    progress: &'a (dyn Fn(CopyProgress) + Send + Sync),
     disk: Arc<dyn Disk>,
     plan: Option<(EnginePlan, Tip)>,
     files: Vec<(PathBuf, Box<dyn DiskFile>)>,
@@ -342,7 +342,56 @@ impl CopyInto for Incoming<'_> {
         receiver.finish().map_err(io::Error::other)
     }
 
-    fn progress(&mut self, done: Progress) {
+    fn progress(&mut self, done: CopyProgress) {
         (self.progress)(done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(dir: &Path) -> Result<(), CopyError> {
+        check_target(CopyTo { dir, name: "b" })
+    }
+
+    #[test]
+    fn a_copy_goes_only_where_no_server_is() {
+        let dir = tempfile::tempdir().unwrap();
+        target(&dir.path().join("absent")).unwrap();
+        target(dir.path()).unwrap();
+        assert!(matches!(check_target(CopyTo { dir: dir.path(), name: "a/b" }), Err(CopyError::Name(_))));
+        std::fs::write(dir.path().join("databases.toml"), "").unwrap();
+        assert!(
+            matches!(target(dir.path()), Err(CopyError::InUse(_))),
+            "its trail may be on a disk that is not mounted"
+        );
+        StandbyFile::of("h:1", "b").write(dir.path()).unwrap();
+        target(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_copy_whose_master_is_not_reached_leaves_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let begin = |dir: &Path| {
+            let made = MadeBefore::of(dir);
+            std::fs::create_dir_all(dir.join(certificates::DIR_NAME)).unwrap();
+            std::fs::write(dir.join(certificates::DIR_NAME).join(certificates::FILES[0]), "").unwrap();
+            StandbyFile::of("h:1", "b").write(dir).unwrap();
+            std::fs::write(dir.join(crate::settings::FILE_NAME), "").unwrap();
+            made.into_iter().for_each(MadeBefore::undo);
+        };
+        let absent = dir.path().join("absent");
+        begin(&absent);
+        assert!(!absent.exists());
+        let empty = dir.path().join("empty");
+        std::fs::create_dir(&empty).unwrap();
+        begin(&empty);
+        assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
+        let used = dir.path().join("used");
+        std::fs::create_dir(&used).unwrap();
+        std::fs::write(used.join("mine"), "").unwrap();
+        begin(&used);
+        assert!(used.join("mine").exists() && StandbyFile::read(&used).unwrap().is_some(), "nothing of it is removed");
     }
 }

@@ -25,7 +25,7 @@ use crate::control::Terms;
 use crate::rejoin::{Found, RejoinError, Rejoined, rejoin_if};
 use crate::settings::SettingsFile;
 use holdfast_seams::{Disk, RealDisk, points, replace};
-use holdfast_standby::base_copy::Progress;
+use holdfast_standby::base_copy::CopyProgress;
 use holdfast_standby::message::Answer;
 use holdfast_standby::pairing::Finding;
 use holdfast_types::{Epoch, Lsn};
@@ -112,7 +112,7 @@ pub fn rejoin_by_itself(
     from: &str,
     to: CopyTo<'_>,
     settings: &dyn SettingsFile,
-    progress: &(dyn Fn(Progress) + Send + Sync),
+    progress: &(dyn Fn(CopyProgress) + Send + Sync),
     terms: Terms,
 ) -> Result<Rejoined, RejoinError> {
     let failed = |what| move |source| RejoinError::Mark { what, dir: to.dir.to_owned(), source };

@@ -44,3 +44,43 @@ pub fn remove(path: &Path) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_and_what_was_cut_off_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(path("trail")).unwrap();
+        std::fs::create_dir_all(path("volumes")).unwrap();
+        let files = [
+            "trail/control",
+            "trail/000001.segment",
+            "trail/4096.tail",
+            "volumes/000001-a.db",
+            "volumes/000001-a.db-wal",
+            "volumes/000002-b.db.new",
+            "databases.toml",
+            "checkpoints",
+            "archived",
+            "holdfast.toml",
+        ];
+        files.iter().for_each(|name| std::fs::write(path(name), name).unwrap());
+        clear_for_copy(dir.path()).unwrap();
+        clear_for_copy(dir.path()).unwrap();
+        let list = |name: &str| {
+            let mut names: Vec<_> = std::fs::read_dir(path(name))
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(list("volumes"), ["000001-a.db.new", "000002-b.db.new"]);
+        assert_eq!(list("trail"), [""; 0]);
+        assert_eq!(list(""), ["4096.tail", "holdfast.toml", "trail", "volumes"]);
+        assert_eq!(std::fs::read_to_string(path("volumes/000001-a.db.new")).unwrap(), "volumes/000001-a.db");
+    }
+}

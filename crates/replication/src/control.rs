@@ -425,9 +425,9 @@ impl Control {
                 }
             }
             if is_held && !deposed {
-                engine.look_at_gate();
+                engine.let_through();
                 // Shipping continues, too.
-                hub.look();
+                hub.wake_links();
             }
             let record = records.borrow_and_update().clone();
             let other = record.filter(|r| {

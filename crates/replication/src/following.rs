@@ -18,7 +18,7 @@ use holdfast_standby::identity::Tip;
 use holdfast_standby::mastership::lineage;
 use holdfast_standby::message::Welcome;
 use holdfast_standby::receive::{Blocking, Follower};
-use holdfast_standby::{Ended, Hub, Identity, Lineage, LinkOptions, Phase, Reason, Refusal, Standby, follow};
+use holdfast_standby::{Ended, Hub, Identity, Lineage, LinkOptions, LinkPhase, Reason, Refusal, Standby, follow};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
@@ -53,7 +53,7 @@ pub struct Following {
     /// Changes when another address is to be followed.
     changed_over: watch::Sender<()>,
     applied: watch::Sender<Lsn>,
-    phase: Mutex<Phase>,
+    phase: Mutex<LinkPhase>,
     /// When the last link ended on which it followed, in this role.
     unlinked: Mutex<Option<Instant>>,
     /// Everything below is durable at the master, as far as it has reported.
@@ -102,7 +102,7 @@ impl Following {
             dir: masterships.dir().to_owned(),
             masterships,
             applied,
-            phase: Mutex::new(Phase::Connecting),
+            phase: Mutex::new(LinkPhase::Connecting),
             unlinked: Mutex::default(),
             master_durable: Mutex::default(),
             received: AtomicU64::new(0),
@@ -203,7 +203,7 @@ impl Following {
 
     /// Whether everything received is on the disk. Also true when following has ended: then the rest will never be.
     pub fn has_written(&self) -> bool {
-        let is_over = matches!(self.phase(), Phase::Waiting { .. });
+        let is_over = matches!(self.phase(), LinkPhase::Waiting { .. });
         is_over || self.engine.trail().durable().0 >= self.received.load(Ordering::Acquire)
     }
 
@@ -217,7 +217,7 @@ impl Following {
         format!("{refusal}. The command is: {command}")
     }
 
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> LinkPhase {
         self.phase.lock().clone()
     }
 
@@ -225,25 +225,25 @@ impl Following {
     pub fn linked(&self) -> String {
         let from = self.master();
         match (self.phase(), *self.unlinked.lock()) {
-            (Phase::Following { .. }, _) => format!("{from} is connected to this server"),
+            (LinkPhase::Following { .. }, _) => format!("{from} is connected to this server"),
             (_, Some(at)) => format!("the link to {from} ended {} s before the promotion", at.elapsed().as_secs()),
             (_, None) => format!("this server has not heard from {from} since it started"),
         }
     }
 
     /// Sets the phase. Returns the one before.
-    fn enter(&self, phase: Phase) -> Phase {
-        let is_following = matches!(phase, Phase::Following { .. });
+    fn enter(&self, phase: LinkPhase) -> LinkPhase {
+        let is_following = matches!(phase, LinkPhase::Following { .. });
         match &phase {
-            Phase::Pairing { master } => *self.node_there.lock() = Some(master.clone()),
-            Phase::Waiting { .. } => self.has_failed.store(true, Ordering::Release),
-            Phase::Connecting | Phase::Following { .. } => {}
+            LinkPhase::Pairing { master } => *self.node_there.lock() = Some(master.clone()),
+            LinkPhase::Waiting { .. } => self.has_failed.store(true, Ordering::Release),
+            LinkPhase::Connecting | LinkPhase::Following { .. } => {}
         }
         if is_following {
             *self.followed.lock() = Some(self.master());
         }
         let before = std::mem::replace(&mut *self.phase.lock(), phase);
-        if matches!(before, Phase::Following { .. }) && !is_following {
+        if matches!(before, LinkPhase::Following { .. }) && !is_following {
             *self.unlinked.lock() = Some(Instant::now());
         }
         before
@@ -268,7 +268,7 @@ impl Following {
             // If the free space is unknown, the next attempt shows it.
             if RealDisk::new().free_bytes(&self.dir).map_or(true, |free| free >= wanted_bytes) {
                 // Otherwise the next boxcar is refused for the room that there was, and the next look is as far away.
-                self.engine.trail().look_for_room();
+                self.engine.trail().check_room();
                 return;
             }
         }
@@ -366,21 +366,21 @@ impl Standby for Following {
             *durable = lsn.max(*durable);
         }
         self.engine.allow_apply(lsn);
-        self.hub.get().and_then(Weak::upgrade).into_iter().for_each(|hub| hub.look());
+        self.hub.get().and_then(Weak::upgrade).into_iter().for_each(|hub| hub.wake_links());
     }
 
     fn applied(&self) -> watch::Receiver<Lsn> {
         self.applied.subscribe()
     }
 
-    fn changed(&self, phase: &Phase) {
+    fn changed(&self, phase: &LinkPhase) {
         let before = self.enter(phase.clone());
-        let follows = |phase: &Phase| matches!(phase, Phase::Following { .. });
+        let follows = |phase: &LinkPhase| matches!(phase, LinkPhase::Following { .. });
         match phase {
-            Phase::Following { master, from, .. } if !follows(&before) => {
+            LinkPhase::Following { master, from, .. } if !follows(&before) => {
                 self.notify.info(&format!("standby {} follows {master} from LSN {from}", self.name));
             }
-            Phase::Waiting { why, .. } if follows(&before) => {
+            LinkPhase::Waiting { why, .. } if follows(&before) => {
                 self.notify.warn(&format!("standby {} no longer follows {}: {why}", self.name, self.master()));
             }
             _ => {}
@@ -409,12 +409,12 @@ pub async fn follow_master(
             // Stopped by the operator, who may start it again.
             Ended::Stopped => {
                 let why = "stopped by the operator; start it again with: holdfast standby start".to_owned();
-                following.changed(&Phase::Waiting { why, pause: Duration::MAX });
+                following.changed(&LinkPhase::Waiting { why, pause: Duration::MAX });
                 continue;
             }
             Ended::CutBack(tip) => {
                 tracing::info!(target: "holdfast::receive", %tip, "cutting off the end of this standby's trail, which the master never made durable");
-                following.enter(Phase::Waiting { why: String::new(), pause: Duration::MAX });
+                following.enter(LinkPhase::Waiting { why: String::new(), pause: Duration::MAX });
                 // An error means that the server is stopping.
                 drop(events.send(RoleEvent::CutBack(tip)));
                 return;
@@ -430,7 +430,7 @@ pub async fn follow_master(
                 error.to_string()
             }
         };
-        following.enter(Phase::Waiting { why, pause: Duration::MAX });
+        following.enter(LinkPhase::Waiting { why, pause: Duration::MAX });
         let (mut server_stops, mut paused) = (stop.clone(), following.paused.subscribe());
         tokio::select! {
             biased;

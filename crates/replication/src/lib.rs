@@ -1,4 +1,4 @@
-//! Replication: the role of a server among others, and its mirror on another disk.
+//! Replication: the role of a server among others.
 //!
 //! `holdfast_standby` knows the protocol of a link and nothing of databases. This crate connects it to the engine, the
 //! archive and the control plane; the node above starts it and hands settings in ([`settings`]).
@@ -12,13 +12,12 @@
 //! | [`following`], [`follow_record`] | a standby follows its master; with a control plane the one that the group agrees on |
 //! | [`link_address`] | addresses that one node reports and another uses |
 //! | [`base_copy`], [`kept_copies`] | a base copy, sent and received; kept while its link is broken |
-//! | [`dump`] | a dump's copy, sent |
 //! | [`control`], [`trail_comparison`] | the lease, which node may be master, and which member of a quorum has all commits |
 //! | [`old_master`], [`replaced`] | without a control plane: the master that a promotion replaced is watched |
 //! | [`sync_watch`] | what commits do while their standbys are away |
 //! | [`level_raising`] | levels that rise while a standby lags |
 //! | [`archiver`], [`archive_source`] | finished segments go to the archive; standbys get from there what the trail has recycled |
-//! | [`mirror`] | a second data directory on another disk, kept by the same process |
+//! | [`mirror_view`] | what is shown of the mirror on another disk, which `holdfast_mirror` keeps |
 //! | [`status`], [`report`] | the state of replication, for views and commands |
 //! | [`node_service`] | the requests of other nodes and of commands, answered |
 //! | [`node_client`], [`rejoin`], [`pair_check`] | the commands: requests to a running server, a deposed master's return, a check before pairing |
@@ -41,7 +40,6 @@ mod certificates;
 mod clear;
 mod control;
 mod dialer;
-mod dump;
 mod follow_record;
 mod following;
 mod identity;
@@ -51,7 +49,7 @@ mod level_raising;
 mod link_address;
 mod listener;
 mod masterships;
-pub mod mirror;
+mod mirror_view;
 mod node_client;
 mod node_service;
 mod notify;
@@ -74,23 +72,27 @@ pub use accepted_loss::AcceptedLoss;
 pub use acknowledged::{Acknowledged, keep_acknowledged};
 pub use archive_source::ArchiveSource;
 pub use archiver::Archiver;
-pub use base_copy::{CopyError, CopyTo, check_target as check_copy_target, copy_from, mark_for_dump};
+pub use base_copy::{
+    CopyError, CopyTo, begin_copy, check_target as check_copy_target, copy_from, copy_over, mark_for_dump, send_copy,
+};
 pub use by_itself::{NotByItself, is_under_way as is_return_under_way, rejoin_by_itself};
 pub use certificates::{Certificates, FILES as CERTIFICATE_FILES, install as install_certificates, secure_members};
+pub use clear::clear_for_copy;
 pub use control::{Control, ControlSetupError, ServingMaster, Terms as ReturnTerms};
 pub use dialer::Dialer;
-pub use dump::{DumpPlan, FILES as DUMP_FILES};
 pub use follow_record::follow_record;
 pub use following::{AgreedEpoch, Followed, Following, follow_master};
 pub use holdfast_control::{ControlPlane, Position};
-pub use holdfast_standby::base_copy::Progress;
+pub use holdfast_standby::base_copy::CopyProgress;
+pub use identity::identity;
 pub use identity_file::IdentityFile;
 pub use kept_copies::KeptCopies;
 pub use level_raising::raise_levels;
 pub use listener::Listener;
 pub use masterships::Masterships;
+pub use mirror_view::{MIRROR_SLOT, MirrorView};
 pub use node_client::{NodeClient, NodeClientError};
-pub use node_service::NodeService;
+pub use node_service::{BeginDump, NodeService};
 pub use notify::Notify;
 pub use old_master::{OldMaster, OldMasterWatch};
 pub use pair_check::{PairCheck, check_pair};

@@ -21,12 +21,12 @@ use crate::accepted_loss::AcceptedLoss;
 use crate::archive_source::ArchiveSource;
 use crate::base_copy::begin_copy;
 use crate::control::Control;
-use crate::dump::begin_dump;
 use crate::following::Following;
 use crate::identity::identity;
 use crate::identity_file::IdentityFile;
 use crate::kept_copies::KeptCopies;
 use crate::masterships::Masterships;
+use crate::mirror_view::MIRROR_SLOT;
 use crate::notify::Notify;
 use crate::promoting::Promoting;
 use crate::rejoin_command::rejoin_command;
@@ -40,10 +40,10 @@ use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::message::Wants;
 use holdfast_standby::{Archived, Identity, LinkServer, Mastership, Peer, Reached, Reason, Refusal};
 use holdfast_trail::Trail;
-use holdfast_types::{Epoch, Level, Lsn};
+use holdfast_types::{Epoch, Level, Lsn, SqlResult};
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -55,6 +55,10 @@ const PROBE_MAX: Duration = Duration::from_secs(2);
 
 /// How long the answer to a promotion may take.
 const PROMOTION_MAX: Duration = Duration::from_secs(600);
+
+/// Begins to send a dump's copy: of which engine, the server's name and its data directory. What a dump is made of is
+/// decided by `holdfast_dump`, which is above this crate.
+pub type BeginDump = fn(&Engine, &str, &Path) -> SqlResult<Box<dyn BaseCopy>>;
 
 /// This node's side of the links of other nodes and of commands.
 pub struct NodeService {
@@ -73,6 +77,7 @@ pub struct NodeService {
     /// What stays outside of the data directory, without the standbys that are registered.
     pub identity_file: IdentityFile,
     pub copies: Arc<KeptCopies>,
+    pub begin_dump: BeginDump,
     /// One promotion at a time.
     pub promoting: Promoting,
 }
@@ -81,7 +86,7 @@ impl NodeService {
     /// Brings the file next to the data directory up to date.
     pub fn keep_identity(&self) {
         let names = self.engine.slots().into_iter().map(|slot| slot.name);
-        self.identity_file.keep(&self.dir, names.filter(|name| name != crate::mirror::SLOT).collect());
+        self.identity_file.keep(&self.dir, names.filter(|name| name != MIRROR_SLOT).collect());
     }
 
     fn refuse_on_standby(&self) -> Result<(), Refusal> {
@@ -212,7 +217,7 @@ impl LinkServer for NodeService {
     }
 
     fn forget(&self, standby: &str) -> Result<bool, Refusal> {
-        if standby == crate::mirror::SLOT {
+        if standby == MIRROR_SLOT {
             let advice = "To run without a mirror, remove the setting mirror and restart the server";
             return Err(Refusal::new(Reason::NotAdmitted, format!("{standby} is this server's mirror"), advice));
         }
@@ -245,7 +250,7 @@ impl LinkServer for NodeService {
             let message = format!("{} acknowledges nothing: {why}", self.name);
             return Err(Refusal::new(Reason::NotMaster, message, "Take the dump from the master, or from a standby"));
         }
-        let begin = || tokio::task::block_in_place(|| begin_dump(&self.engine, &self.name, &self.dir));
+        let begin = || tokio::task::block_in_place(|| (self.begin_dump)(&self.engine, &self.name, &self.dir));
         self.copies.take(name, begin).map_err(|error| {
             let message = format!("a dump cannot begin: {error}");
             Refusal::new(Reason::Failed, message, "See the server's log")

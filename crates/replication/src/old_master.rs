@@ -87,7 +87,7 @@ impl OldMasterWatch {
             let found = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return,
-                found = self.look() => found,
+                found = self.find() => found,
             };
             match found {
                 Found::Nothing => *self.known.runs.lock() = None,
@@ -130,7 +130,7 @@ impl OldMasterWatch {
         }
     }
 
-    async fn look(&self) -> Found {
+    async fn find(&self) -> Found {
         let own = identity(&self.engine);
         // In an epoch that deposes no server: a standby that was brought back has not seen this server's newest epoch when
         // this server has just started, and would refuse as a deposed master does.

@@ -27,7 +27,7 @@ use crate::standby_file::{StandbyFile, StandbyFileError};
 use holdfast_engine::trail_dump::{self, Script};
 use holdfast_engine::{BaseReceiver, Engine, OpenError, Options};
 use holdfast_seams::{RealClock, RealDisk, points};
-use holdfast_standby::base_copy::Progress;
+use holdfast_standby::base_copy::CopyProgress;
 use holdfast_standby::pairing::Finding;
 use holdfast_standby::receive::compare;
 use holdfast_standby::tls::TlsError;
@@ -96,7 +96,7 @@ pub fn rejoin(
     from: &str,
     to: CopyTo<'_>,
     settings: &dyn SettingsFile,
-    progress: &(dyn Fn(Progress) + Send + Sync),
+    progress: &(dyn Fn(CopyProgress) + Send + Sync),
 ) -> Result<Rejoined, RejoinError> {
     let rejoined = rejoin_if(from, to, settings, progress, &|_| Ok(()))?;
     by_itself::is_done(to.dir)?;
@@ -108,7 +108,7 @@ pub(super) fn rejoin_if(
     from: &str,
     to: CopyTo<'_>,
     settings: &dyn SettingsFile,
-    progress: &(dyn Fn(Progress) + Send + Sync),
+    progress: &(dyn Fn(CopyProgress) + Send + Sync),
     may: &dyn Fn(&Found) -> Result<(), RejoinError>,
 ) -> Result<Rejoined, RejoinError> {
     check_master(from, to.dir)?;

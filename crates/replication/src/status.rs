@@ -5,11 +5,11 @@
 use crate::archiver::Archiver;
 use crate::control::Control;
 use crate::following::Following;
-use crate::mirror;
+use crate::mirror_view::{MIRROR_SLOT, MirrorView};
 use crate::old_master::OldMaster;
 use crate::report::ReplicationReport;
 use holdfast_engine::Engine;
-use holdfast_standby::{Hub, Phase};
+use holdfast_standby::{Hub, LinkPhase};
 use holdfast_types::Lsn;
 use holdfast_types::{ArchiveRow, LinkRow, StandbyRow};
 use parking_lot::RwLock;
@@ -28,7 +28,7 @@ struct Role {
     hub: Weak<Hub>,
     following: Option<Arc<Following>>,
     control: Option<Arc<Control>>,
-    mirror: Option<mirror::Status>,
+    mirror: Option<Arc<dyn MirrorView>>,
     archiving: Option<Arc<Archiver>>,
     old_master: Option<Arc<OldMaster>>,
 }
@@ -50,7 +50,7 @@ impl ReplicationStatus {
     }
 
     /// The mirror of a server whose role was set.
-    pub fn set_mirror(&self, mirror: mirror::Status) {
+    pub fn set_mirror(&self, mirror: Arc<dyn MirrorView>) {
         self.role.write().iter_mut().for_each(|role| role.mirror = Some(mirror.clone()));
     }
 
@@ -78,12 +78,8 @@ impl ReplicationStatus {
             durable_lsn: trail.durable().0,
             applied_lsn: role.engine.applied().0,
             link: role.following.as_ref().map(|f| link_report(f, &role.engine)),
-            standbys: {
-                let mirror = role.mirror.iter().map(mirror::Status::state);
-                mirror
-                    .chain(role.hub.upgrade().into_iter().flat_map(|hub| standby_states(&hub, &role.engine)))
-                    .collect()
-            },
+            mirror: role.mirror.as_ref().map(|mirror| mirror.row()),
+            standbys: role.hub.upgrade().map(|hub| standby_states(&hub, &role.engine)).unwrap_or_default(),
             archive: role.archiving.as_ref().map(|archiving| archiving.report()),
         }
     }
@@ -108,8 +104,8 @@ impl ReplicationStatus {
         let name = self.role.read().as_ref().map(|role| role.name.clone()).unwrap_or_default();
         let gate = self.role.read().as_ref().map(|role| role.engine.gate()).unwrap_or_default();
         let control = self.role.read().as_ref().and_then(|role| role.control.as_ref().map(|control| control.shown()));
-        let mirror = self.role.read().as_ref().and_then(|role| role.mirror.as_ref().map(mirror::Status::json));
-        let standbys: Vec<_> = s.standbys.iter().map(|standby| standby_json(standby, s.durable_lsn)).collect();
+        let mirror = self.role.read().as_ref().and_then(|role| role.mirror.as_ref().map(|mirror| mirror.json()));
+        let standbys: Vec<_> = s.rows().map(|standby| standby_json(standby, s.durable_lsn)).collect();
         let old_master =
             self.role.read().as_ref().and_then(|role| role.old_master.as_ref().and_then(|old| old.warning()));
         let deposed = self.role.read().as_ref().is_some_and(|role| role.engine.is_deposed());
@@ -169,15 +165,15 @@ fn standby_json(s: &StandbyRow, durable_lsn: u64) -> serde_json::Value {
 
 fn link_report(following: &Following, engine: &Engine) -> LinkRow {
     let (state, why) = match following.phase() {
-        Phase::Connecting => ("connecting", None),
-        Phase::Pairing { .. } => ("pairing", None),
-        Phase::Following { .. } => ("following", None),
-        Phase::Waiting { why, .. } => ("waiting", Some(why)),
+        LinkPhase::Connecting => ("connecting", None),
+        LinkPhase::Pairing { .. } => ("pairing", None),
+        LinkPhase::Following { .. } => ("following", None),
+        LinkPhase::Waiting { why, .. } => ("waiting", Some(why)),
     };
     // The master reports only what it has sent; where its trail ended when this node connected is known from the greeting.
     let reported = following.master_durable();
     let to = match following.phase() {
-        Phase::Following { to, .. } => reported.max(to),
+        LinkPhase::Following { to, .. } => reported.max(to),
         _ => reported,
     };
     LinkRow {
@@ -195,7 +191,7 @@ fn standby_states(hub: &Hub, engine: &Engine) -> Vec<StandbyRow> {
     let mut rows = connected_states(hub);
     for slot in engine.slots() {
         // The mirror has a row of its own.
-        if slot.name == mirror::SLOT || rows.iter().any(|row| row.name == slot.name) {
+        if slot.name == MIRROR_SLOT || rows.iter().any(|row| row.name == slot.name) {
             continue;
         }
         // The slot's position is that of its segment, so the standby may have more.
@@ -265,3 +261,32 @@ fn connected_states(hub: &Hub) -> Vec<StandbyRow> {
 
 /// A standby with a smaller lag counts as streaming, not as catching up.
 const STREAMING_BYTES: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standby_with_more_than_this_server_is_shown_as_ahead() {
+        let ahead = away("b".to_owned(), Some(500), Lsn(100), Lsn(400));
+        assert_eq!((ahead.state.as_str(), ahead.durable_lsn, ahead.connected), ("ahead", Some(500), false));
+        assert!(
+            ahead.reason.starts_with("b has 100 bytes of trail that this server lacks, up to LSN"),
+            "{}",
+            ahead.reason
+        );
+        let equal = away("b".to_owned(), Some(400), Lsn(100), Lsn(400));
+        assert_eq!((equal.state.as_str(), equal.reason.as_str()), ("away", ""));
+        let unknown = away("b".to_owned(), None, Lsn(100), Lsn(400));
+        assert_eq!((unknown.state.as_str(), unknown.durable_lsn), ("away", None));
+        assert!(unknown.reason.contains("has not been connected since this server started"), "{}", unknown.reason);
+    }
+
+    #[test]
+    fn a_standby_never_lags_behind_what_it_was_sent_before_it_was_written_here() {
+        let row = StandbyRow { connected: true, sent_lsn: Some(900), applied_lsn: Some(700), ..StandbyRow::default() };
+        assert_eq!(standby_json(&row, 800)["lag_bytes"], 200, "shipped while it is still being written here");
+        let away = StandbyRow { connected: false, ..row };
+        assert_eq!(standby_json(&away, 800)["lag_bytes"], 100);
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use holdfast_trail::{ReceiveError, ShippedFlaw, TrailError};
 use holdfast_types::{Epoch, Lsn};
 
-use crate::kind::Kind;
+use crate::kind::MessageKind;
 use crate::refusal::{Reason, Refusal};
 
 /// Every way in which a link can end other than an orderly stop. Bytes from a peer never cause anything else.
@@ -29,13 +29,13 @@ pub enum LinkError {
     #[error("received a frame of unknown kind {code}")]
     UnknownKind { code: u8 },
     #[error("received a {kind:?} of {bytes} bytes; the limit is {bytes_max}")]
-    TooLong { kind: Kind, bytes: u64, bytes_max: u64 },
+    TooLong { kind: MessageKind, bytes: u64, bytes_max: u64 },
     #[error("received a malformed {kind:?}: {what}")]
-    Malformed { kind: Kind, what: String },
+    Malformed { kind: MessageKind, what: String },
     #[error("cannot encode a message: {0}")]
     Encode(String),
     #[error("received a {kind:?} instead of {expected}")]
-    Unexpected { kind: Kind, expected: &'static str },
+    Unexpected { kind: MessageKind, expected: &'static str },
 
     #[error("received an invalid boxcar instead of the one at LSN {lsn}: {flaw}")]
     Flaw { lsn: Lsn, flaw: ShippedFlaw },

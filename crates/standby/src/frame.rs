@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::error::LinkError;
-use crate::kind::Kind;
+use crate::kind::MessageKind;
 use crate::limits::{CHUNK_BYTES_MAX, CONTROL_BYTES_MAX, PAGE_BYTES, READ_BYTES, SEND_BYTES, TEXT_BYTES_MAX};
 use crate::message::{CHUNK_HEAD_BYTES, CopyChunk, Message};
 use crate::packing::unpack;
@@ -59,40 +59,40 @@ pub const PREAMBLE: [u8; 8] = *b"\0\0\0\x08HFLK";
 /// The length of a frame's head in bytes: length and kind.
 const HEAD_BYTES: usize = 5;
 
-impl Kind {
+impl MessageKind {
     fn body_bytes_max(self, boxcar_bytes_max: usize) -> usize {
         match self {
-            Kind::Boxcar | Kind::Packed => boxcar_bytes_max,
-            Kind::CopyPlan | Kind::Status | Kind::Done => TEXT_BYTES_MAX,
-            Kind::CopyChunk => CHUNK_BYTES_MAX,
-            Kind::CopyDone => 0,
+            MessageKind::Boxcar | MessageKind::Packed => boxcar_bytes_max,
+            MessageKind::CopyPlan | MessageKind::Status | MessageKind::Done => TEXT_BYTES_MAX,
+            MessageKind::CopyChunk => CHUNK_BYTES_MAX,
+            MessageKind::CopyDone => 0,
             _ => CONTROL_BYTES_MAX,
         }
     }
 }
 
 impl Message {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MessageKind {
         match self {
-            Message::Hello(_) => Kind::Hello,
-            Message::Welcome(_) => Kind::Welcome,
-            Message::Refused(_) => Kind::Refused,
-            Message::Ask(_) => Kind::Ask,
-            Message::Answer(_) => Kind::Answer,
-            Message::Start(_) => Kind::Start,
-            Message::Boxcar(_) => Kind::Boxcar,
-            Message::Durable(_) => Kind::Durable,
-            Message::Ack(_) => Kind::Ack,
-            Message::Ping(_) => Kind::Ping,
-            Message::Pong(_) => Kind::Pong,
-            Message::Stop(_) => Kind::Stop,
-            Message::CopyPlan(_) => Kind::CopyPlan,
-            Message::CopyVolume(_) => Kind::CopyVolume,
-            Message::CopyAsk(_) => Kind::CopyAsk,
-            Message::CopyChunk(_) => Kind::CopyChunk,
-            Message::CopyDone => Kind::CopyDone,
-            Message::Status(_) => Kind::Status,
-            Message::Done(_) => Kind::Done,
+            Message::Hello(_) => MessageKind::Hello,
+            Message::Welcome(_) => MessageKind::Welcome,
+            Message::Refused(_) => MessageKind::Refused,
+            Message::Ask(_) => MessageKind::Ask,
+            Message::Answer(_) => MessageKind::Answer,
+            Message::Start(_) => MessageKind::Start,
+            Message::Boxcar(_) => MessageKind::Boxcar,
+            Message::Durable(_) => MessageKind::Durable,
+            Message::Ack(_) => MessageKind::Ack,
+            Message::Ping(_) => MessageKind::Ping,
+            Message::Pong(_) => MessageKind::Pong,
+            Message::Stop(_) => MessageKind::Stop,
+            Message::CopyPlan(_) => MessageKind::CopyPlan,
+            Message::CopyVolume(_) => MessageKind::CopyVolume,
+            Message::CopyAsk(_) => MessageKind::CopyAsk,
+            Message::CopyChunk(_) => MessageKind::CopyChunk,
+            Message::CopyDone => MessageKind::CopyDone,
+            Message::Status(_) => MessageKind::Status,
+            Message::Done(_) => MessageKind::Done,
         }
     }
 
@@ -129,34 +129,34 @@ impl Message {
     }
 
     /// Reads the message in a frame's body.
-    pub fn parse(kind: Kind, body: Bytes) -> Result<Message, LinkError> {
+    pub fn parse(kind: MessageKind, body: Bytes) -> Result<Message, LinkError> {
         Ok(match kind {
             // Releases that do not know each other read these two: fields that a newer release added are skipped.
-            Kind::Hello => Message::Hello(front(kind, &body)?),
-            Kind::Refused => Message::Refused(front(kind, &body)?),
-            Kind::Welcome => Message::Welcome(whole(kind, &body)?),
-            Kind::Ask => Message::Ask(whole(kind, &body)?),
-            Kind::Answer => Message::Answer(whole(kind, &body)?),
-            Kind::Start => Message::Start(whole(kind, &body)?),
-            Kind::Boxcar => Message::Boxcar(body),
-            Kind::Durable => Message::Durable(whole(kind, &body)?),
-            Kind::Ack => Message::Ack(whole(kind, &body)?),
-            Kind::Ping => Message::Ping(whole(kind, &body)?),
-            Kind::Pong => Message::Pong(whole(kind, &body)?),
-            Kind::Stop => Message::Stop(whole(kind, &body)?),
-            Kind::CopyPlan => Message::CopyPlan(whole(kind, &body)?),
-            Kind::CopyVolume => Message::CopyVolume(whole(kind, &body)?),
-            Kind::CopyAsk => Message::CopyAsk(whole(kind, &body)?),
-            Kind::CopyChunk => Message::CopyChunk(parse_chunk(body)?),
-            Kind::CopyDone => Message::CopyDone,
-            Kind::Status => Message::Status(whole(kind, &body)?),
-            Kind::Done => Message::Done(whole(kind, &body)?),
-            Kind::Packed => return Err(LinkError::Unexpected { kind, expected: "a message" }),
+            MessageKind::Hello => Message::Hello(front(kind, &body)?),
+            MessageKind::Refused => Message::Refused(front(kind, &body)?),
+            MessageKind::Welcome => Message::Welcome(whole(kind, &body)?),
+            MessageKind::Ask => Message::Ask(whole(kind, &body)?),
+            MessageKind::Answer => Message::Answer(whole(kind, &body)?),
+            MessageKind::Start => Message::Start(whole(kind, &body)?),
+            MessageKind::Boxcar => Message::Boxcar(body),
+            MessageKind::Durable => Message::Durable(whole(kind, &body)?),
+            MessageKind::Ack => Message::Ack(whole(kind, &body)?),
+            MessageKind::Ping => Message::Ping(whole(kind, &body)?),
+            MessageKind::Pong => Message::Pong(whole(kind, &body)?),
+            MessageKind::Stop => Message::Stop(whole(kind, &body)?),
+            MessageKind::CopyPlan => Message::CopyPlan(whole(kind, &body)?),
+            MessageKind::CopyVolume => Message::CopyVolume(whole(kind, &body)?),
+            MessageKind::CopyAsk => Message::CopyAsk(whole(kind, &body)?),
+            MessageKind::CopyChunk => Message::CopyChunk(parse_chunk(body)?),
+            MessageKind::CopyDone => Message::CopyDone,
+            MessageKind::Status => Message::Status(whole(kind, &body)?),
+            MessageKind::Done => Message::Done(whole(kind, &body)?),
+            MessageKind::Packed => return Err(LinkError::Unexpected { kind, expected: "a message" }),
         })
     }
 }
 
-fn head(kind: Kind, body_bytes: usize) -> [u8; HEAD_BYTES] {
+fn head(kind: MessageKind, body_bytes: usize) -> [u8; HEAD_BYTES] {
     let [a, b, c, d] = (body_bytes as u32 + 1).to_le_bytes();
     [a, b, c, d, kind as u8]
 }
@@ -176,7 +176,7 @@ fn put_chunk(out: &mut BytesMut, chunk: &CopyChunk) {
 }
 
 fn parse_chunk(mut body: Bytes) -> Result<CopyChunk, LinkError> {
-    let kind = Kind::CopyChunk;
+    let kind = MessageKind::CopyChunk;
     if body.len() < CHUNK_HEAD_BYTES {
         return Err(LinkError::Malformed { kind, what: format!("{} bytes are not enough", body.len()) });
     }
@@ -189,12 +189,12 @@ fn parse_chunk(mut body: Bytes) -> Result<CopyChunk, LinkError> {
     Ok(CopyChunk { volume, chunk, hash, pages: body })
 }
 
-fn front<'a, T: Deserialize<'a>>(kind: Kind, body: &'a [u8]) -> Result<T, LinkError> {
+fn front<'a, T: Deserialize<'a>>(kind: MessageKind, body: &'a [u8]) -> Result<T, LinkError> {
     let (value, _added_later) = postcard::take_from_bytes(body).map_err(|error| malformed(kind, error))?;
     Ok(value)
 }
 
-fn whole<'a, T: Deserialize<'a>>(kind: Kind, body: &'a [u8]) -> Result<T, LinkError> {
+fn whole<'a, T: Deserialize<'a>>(kind: MessageKind, body: &'a [u8]) -> Result<T, LinkError> {
     let (value, left) = postcard::take_from_bytes(body).map_err(|error| malformed(kind, error))?;
     if left.is_empty() {
         return Ok(value);
@@ -202,14 +202,14 @@ fn whole<'a, T: Deserialize<'a>>(kind: Kind, body: &'a [u8]) -> Result<T, LinkEr
     Err(LinkError::Malformed { kind, what: format!("{} bytes left over", left.len()) })
 }
 
-fn malformed(kind: Kind, error: postcard::Error) -> LinkError {
+fn malformed(kind: MessageKind, error: postcard::Error) -> LinkError {
     LinkError::Malformed { kind, what: error.to_string() }
 }
 
 /// Kind and body length of the frame at the start of `input`, once its head has arrived; the length is checked first.
-fn read_head(input: &[u8], boxcar_bytes_max: usize) -> Result<Option<(Kind, usize)>, LinkError> {
+fn read_head(input: &[u8], boxcar_bytes_max: usize) -> Result<Option<(MessageKind, usize)>, LinkError> {
     let Some([a, b, c, d, code]) = input.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
-    let kind = Kind::from_code(*code).ok_or(LinkError::UnknownKind { code: *code })?;
+    let kind = MessageKind::from_code(*code).ok_or(LinkError::UnknownKind { code: *code })?;
     let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
     let Some(bytes) = length.checked_sub(1) else {
         return Err(LinkError::Malformed { kind, what: "a length of 0".to_owned() });
@@ -255,7 +255,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 self.buf.advance(HEAD_BYTES);
                 let body = self.buf.split_to(bytes).freeze();
                 return match kind {
-                    Kind::Packed => unpack(&body, self.boxcar_bytes_max).map(Message::Boxcar),
+                    MessageKind::Packed => unpack(&body, self.boxcar_bytes_max).map(Message::Boxcar),
                     _ => Message::parse(kind, body),
                 };
             }
@@ -304,16 +304,16 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     pub fn put_boxcar(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
         if bytes.len() > self.boxcar_bytes_max {
             let (bytes, bytes_max) = (bytes.len() as u64, self.boxcar_bytes_max as u64);
-            return Err(LinkError::TooLong { kind: Kind::Boxcar, bytes, bytes_max });
+            return Err(LinkError::TooLong { kind: MessageKind::Boxcar, bytes, bytes_max });
         }
-        self.buf.put_slice(&head(Kind::Boxcar, bytes.len()));
+        self.buf.put_slice(&head(MessageKind::Boxcar, bytes.len()));
         self.buf.put_slice(bytes);
         Ok(())
     }
 
     /// Appends a boxcar's bytes as packed by [`crate::packing::pack`].
     pub fn put_packed(&mut self, body: &[u8]) {
-        self.buf.put_slice(&head(Kind::Packed, body.len()));
+        self.buf.put_slice(&head(MessageKind::Packed, body.len()));
         self.buf.put_slice(body);
     }
 

@@ -267,7 +267,7 @@ impl Hub {
     }
 
     /// Wakes every link: for changes of [`LinkServer::durable`] that the trail itself does not report.
-    pub fn look(&self) {
+    pub fn wake_links(&self) {
         self.progress.send_modify(|count| *count = count.wrapping_add(1));
     }
 

@@ -3,7 +3,7 @@
 /// The kinds by number; a frame's kind is known before its body is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum MessageKind {
     Hello = 1,
     Welcome,
     Refused,
@@ -26,33 +26,33 @@ pub enum Kind {
     Packed,
 }
 
-impl Kind {
+impl MessageKind {
     /// Every kind, by number.
-    pub const ALL: [Kind; 20] = [
-        Kind::Hello,
-        Kind::Welcome,
-        Kind::Refused,
-        Kind::Ask,
-        Kind::Answer,
-        Kind::Start,
-        Kind::Boxcar,
-        Kind::Durable,
-        Kind::Ack,
-        Kind::Ping,
-        Kind::Pong,
-        Kind::Stop,
-        Kind::CopyPlan,
-        Kind::CopyVolume,
-        Kind::CopyAsk,
-        Kind::CopyChunk,
-        Kind::CopyDone,
-        Kind::Status,
-        Kind::Done,
-        Kind::Packed,
+    pub const ALL: [MessageKind; 20] = [
+        MessageKind::Hello,
+        MessageKind::Welcome,
+        MessageKind::Refused,
+        MessageKind::Ask,
+        MessageKind::Answer,
+        MessageKind::Start,
+        MessageKind::Boxcar,
+        MessageKind::Durable,
+        MessageKind::Ack,
+        MessageKind::Ping,
+        MessageKind::Pong,
+        MessageKind::Stop,
+        MessageKind::CopyPlan,
+        MessageKind::CopyVolume,
+        MessageKind::CopyAsk,
+        MessageKind::CopyChunk,
+        MessageKind::CopyDone,
+        MessageKind::Status,
+        MessageKind::Done,
+        MessageKind::Packed,
     ];
 
     /// The kind of this number.
-    pub fn from_code(code: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| *kind as u8 == code)
+    pub fn from_code(code: u8) -> Option<MessageKind> {
+        MessageKind::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
 }

@@ -52,5 +52,5 @@ pub use link_server::{Archived, Boxcars, Holder, Later, LinkServer, Peer};
 pub use mastership::{Lineage, Mastership};
 pub use receive::{Blocking, Connect, Ended, Follower, draw_instance, follow};
 pub use refusal::{Reason, Refusal};
-pub use standby::{Phase, Standby};
+pub use standby::{LinkPhase, Standby};
 pub use sync_set::{Reached, SyncSet};

@@ -99,7 +99,7 @@ pub trait LinkServer: Send + Sync + 'static {
 
     /// Whether boxcars may leave this node now. A master whose lease has expired may already be deposed: another node may
     /// be master, and what this one ships would part its standbys from that node's history. While it is false, standbys
-    /// get heartbeats only. The caller has [`crate::Hub::look`] called when it becomes true.
+    /// get heartbeats only. The caller has [`crate::Hub::wake_links`] called when it becomes true.
     fn may_ship(&self) -> bool {
         true
     }

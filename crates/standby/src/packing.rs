@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::error::LinkError;
-use crate::kind::Kind;
+use crate::kind::MessageKind;
 
 /// A link that accepts less than this is slow.
 pub const SLOW_BYTES_PER_S: u64 = 30_000_000;
@@ -63,14 +63,14 @@ pub fn pack(plain: &[u8]) -> Option<Vec<u8>> {
 
 /// Unpacks a packed body to the boxcar's bytes.
 pub fn unpack(body: &[u8], boxcar_bytes_max: usize) -> Result<Bytes, LinkError> {
-    let malformed = |what: String| LinkError::Malformed { kind: Kind::Packed, what };
+    let malformed = |what: String| LinkError::Malformed { kind: MessageKind::Packed, what };
     let Some((length, packed)) = body.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(malformed(format!("{} bytes are not enough", body.len())));
     };
     let length = u32::from_le_bytes(*length) as usize;
     if length > boxcar_bytes_max {
         let (bytes, bytes_max) = (length as u64, boxcar_bytes_max as u64);
-        return Err(LinkError::TooLong { kind: Kind::Packed, bytes, bytes_max });
+        return Err(LinkError::TooLong { kind: MessageKind::Packed, bytes, bytes_max });
     }
     let broken = |error: std::io::Error| malformed(error.to_string());
     let mut decoder = zstd::stream::Decoder::new(packed).map_err(broken)?.single_frame();

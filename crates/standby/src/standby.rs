@@ -12,7 +12,7 @@ use crate::message::Welcome;
 
 /// What the link is doing, for the operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Phase {
+pub enum LinkPhase {
     Connecting,
     Pairing {
         master: String,
@@ -77,5 +77,5 @@ pub trait Standby: Send + Sync + 'static {
     fn applied(&self) -> watch::Receiver<Lsn>;
 
     /// Called whenever what the link is doing changes: for the status, the log and the operator's command.
-    fn changed(&self, phase: &Phase);
+    fn changed(&self, phase: &LinkPhase);
 }

@@ -13,8 +13,8 @@ use holdfast_standby::link::take_preamble;
 use holdfast_standby::message::Wants;
 use holdfast_standby::tls::{NodeFiles, client_config, server_config, server_name};
 use holdfast_standby::{
-    Blocking, Connect, Ended, Follower, Governor, Hub, Identity, LinkOptions, LinkServer, Peer, Phase, Reached, Reason,
-    Refusal, Standby, SyncSet, Tip, draw_instance, follow,
+    Blocking, Connect, Ended, Follower, Governor, Hub, Identity, LinkOptions, LinkPhase, LinkServer, Peer, Reached,
+    Reason, Refusal, Standby, SyncSet, Tip, draw_instance, follow,
 };
 use holdfast_trail::{FollowFrom, Trail, TrailOptions};
 use holdfast_types::{Epoch, Lsn};
@@ -123,7 +123,7 @@ impl Standby for StandbyNode {
         self.applied.subscribe()
     }
 
-    fn changed(&self, _: &Phase) {}
+    fn changed(&self, _: &LinkPhase) {}
 }
 
 struct OverTls {

@@ -48,7 +48,7 @@ pub const SHIPPED_HEAD_BYTES: usize = HEAD_BYTES - SHIPPED;
 const CHECKSUM: usize = 92;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum BoxcarKind {
     /// Carries records.
     Data,
     /// Empty; written when the trail falls idle or closes, so that the boxcar before it is proven durable.
@@ -57,17 +57,17 @@ pub enum Kind {
     SegmentEnd,
 }
 
-impl Kind {
+impl BoxcarKind {
     fn code(self) -> u8 {
         match self {
-            Kind::Data => 1,
-            Kind::Proof => 2,
-            Kind::SegmentEnd => 3,
+            BoxcarKind::Data => 1,
+            BoxcarKind::Proof => 2,
+            BoxcarKind::SegmentEnd => 3,
         }
     }
 
-    pub(crate) fn from_code(code: u8) -> Option<Kind> {
-        [Kind::Data, Kind::Proof, Kind::SegmentEnd].into_iter().find(|kind| kind.code() == code)
+    pub(crate) fn from_code(code: u8) -> Option<BoxcarKind> {
+        [BoxcarKind::Data, BoxcarKind::Proof, BoxcarKind::SegmentEnd].into_iter().find(|kind| kind.code() == code)
     }
 }
 
@@ -76,7 +76,7 @@ impl Kind {
 pub struct Head {
     pub proven: Lsn,
     pub incarnation: u32,
-    pub kind: Kind,
+    pub kind: BoxcarKind,
     pub epoch: Epoch,
     pub trail_id: TrailId,
     pub segment: u32,
@@ -101,8 +101,8 @@ impl Head {
     /// LSN at which the next boxcar starts; after a segment end, this is in the next segment.
     pub(crate) fn next(&self, layout: Layout) -> Lsn {
         match self.kind {
-            Kind::SegmentEnd => layout.first_lsn(self.segment + 1),
-            Kind::Data | Kind::Proof => self.end(),
+            BoxcarKind::SegmentEnd => layout.first_lsn(self.segment + 1),
+            BoxcarKind::Data | BoxcarKind::Proof => self.end(),
         }
     }
 }
@@ -188,7 +188,7 @@ pub fn read_head(block: &[u8], expected: &Expected) -> Result<Head, Flaw> {
     Ok(Head {
         proven: Lsn(u64_at(block, 0)),
         incarnation: u32_at(block, 8),
-        kind: Kind::from_code(block[42]).ok_or(Flaw::Checksum)?,
+        kind: BoxcarKind::from_code(block[42]).ok_or(Flaw::Checksum)?,
         epoch: Epoch(u32_at(block, 44)),
         trail_id: expected.trail_id,
         segment: expected.segment,
@@ -310,7 +310,7 @@ mod tests {
         Head {
             proven: Lsn(0x11000),
             incarnation: 3,
-            kind: Kind::Data,
+            kind: BoxcarKind::Data,
             epoch: Epoch(7),
             trail_id: ID,
             segment: 1,

@@ -14,7 +14,7 @@ use std::path::Path;
 use holdfast_seams::Disk;
 use holdfast_types::{Epoch, Lsn};
 
-use crate::boxcar::Kind;
+use crate::boxcar::BoxcarKind;
 use crate::control::Control;
 use crate::cursor::SegmentCursor;
 use crate::cut::{Cut, Piece, erase, save};
@@ -132,7 +132,7 @@ fn piece(mut cursor: SegmentCursor, layout: Layout, start: Lsn, end: Lsn) -> Res
         };
         at = head.end();
         met |= at == start;
-        if head.kind == Kind::SegmentEnd {
+        if head.kind == BoxcarKind::SegmentEnd {
             break;
         }
     }

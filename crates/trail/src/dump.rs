@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use holdfast_seams::{AlignedBuf, Disk, OpenHow};
 use holdfast_types::{Epoch, Lsn};
 
-use crate::boxcar::{Flaw, Kind};
+use crate::boxcar::{BoxcarKind, Flaw};
 use crate::control::Control;
 use crate::cursor::SegmentCursor;
 use crate::error::TrailError;
@@ -84,7 +84,7 @@ impl<'a> Dump<'a> {
             }
             Ok((head, body)) => Boxcar::new(&head, body, self.layout),
         };
-        if boxcar.kind != Kind::SegmentEnd {
+        if boxcar.kind != BoxcarKind::SegmentEnd {
             let next = self.layout.offset_of(boxcar.end);
             self.current = Some((cursor, next));
         }

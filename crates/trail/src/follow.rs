@@ -17,7 +17,7 @@ use crate::preparer::{fill_with_zeros, put_into_service};
 use crate::segment::SegmentHeader;
 use crate::shipped::Shipped;
 use crate::survey::Survey;
-use crate::trail::{Role, Trail};
+use crate::trail::{Trail, TrailRole};
 
 /// What a follower needs to know about its master before the first boxcar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,14 +35,14 @@ impl Trail {
     /// segment share a write and a sync. If one of them does not fit, all are refused; see [`ReceiveError`].
     pub fn receive(&self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         match self.role() {
-            Role::Receives(receiver) => receiver.lock().receive(boxcars),
+            TrailRole::Receives(receiver) => receiver.lock().receive(boxcars),
             _ => Err(ReceiveError::NotFollowing),
         }
     }
 
     /// Prepares segments again after the disk was full. Until this is called, or a refused [`Trail::receive`] has had it done,
     /// what needs a new segment is refused at once, also when there is room by now.
-    pub fn look_for_room(&self) {
+    pub fn check_room(&self) {
         let shared = self.shared();
         let mut state = shared.state.lock();
         if std::mem::take(&mut state.disk_full) {
@@ -55,7 +55,7 @@ impl Trail {
     /// uses a higher one. The epoch is durable when this returns.
     pub fn know_epoch(&self, epoch: Epoch) -> Result<(), ReceiveError> {
         match self.role() {
-            Role::Receives(receiver) => receiver.lock().know_epoch(epoch),
+            TrailRole::Receives(receiver) => receiver.lock().know_epoch(epoch),
             _ => Err(ReceiveError::NotFollowing),
         }
     }

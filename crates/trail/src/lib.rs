@@ -45,7 +45,7 @@ mod tap;
 mod trail;
 mod writer;
 
-pub use boxcar::{Flaw, Kind};
+pub use boxcar::{BoxcarKind, Flaw};
 pub use closed::Closed;
 pub use cut::Cut;
 pub use delay::CommitDelay;

@@ -126,14 +126,14 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boxcar::Kind;
+    use crate::boxcar::BoxcarKind;
     use holdfast_types::Epoch;
 
     fn boxcar(lsn: u64, bytes: usize) -> Shipped {
         Shipped {
             lsn: Lsn(lsn),
             end: Lsn(lsn + 4096),
-            kind: Kind::Data,
+            kind: BoxcarKind::Data,
             epoch: Epoch(1),
             checksum: lsn as u32,
             previous_checksum: 0,

@@ -20,12 +20,12 @@ use crate::recovery::{Verdict, judge};
 use crate::room::Room;
 use crate::shared::{Phase, Ready, Shared, State, TrailStats};
 use crate::survey::Survey;
-use crate::trail::{Recovered, Role, random_trail_id};
+use crate::trail::{Recovered, TrailRole, random_trail_id};
 use crate::writer::Writer;
 
 pub struct Parts {
     pub shared: Arc<Shared>,
-    pub role: Role,
+    pub role: TrailRole,
     pub preparer: Preparer,
     pub lock: Box<dyn DiskLock>,
     pub recovered: Recovered,
@@ -109,7 +109,7 @@ fn start_new(
     let control = Control { incarnation: 1, incarnation_lsn: end, proven: end, ..control };
     control.write(&*disk, &shared.options.dir)?;
     *shared.control.lock() = control;
-    let role = Role::writes(Writer::new(shared.clone(), current, end, 0));
+    let role = TrailRole::writes(Writer::new(shared.clone(), current, end, 0));
     let recovered = recovered(&control, end, end, None, true);
     Ok(Parts { shared, role, preparer, lock, recovered })
 }
@@ -161,9 +161,9 @@ fn reopen(
     let preparer = Preparer::new(shared.clone(), survey.spares, survey.next_spare, last + 1);
     let current = Ready { segment: last, path, file };
     let role = if shared.options.follow {
-        Role::receives(Receiver::new(shared.clone(), current, verdict.end, verdict.last))
+        TrailRole::receives(Receiver::new(shared.clone(), current, verdict.end, verdict.last))
     } else {
-        Role::writes(Writer::new(shared.clone(), current, verdict.end, checksum))
+        TrailRole::writes(Writer::new(shared.clone(), current, verdict.end, checksum))
     };
     let recovered = recovered(&control, verdict.first, verdict.end, cut, false);
     Ok(Parts { shared, role, preparer, lock, recovered })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_types::{Epoch, Lsn};
 
-use crate::boxcar::{Flaw, HEAD_BYTES, Head, Kind};
+use crate::boxcar::{BoxcarKind, Flaw, HEAD_BYTES, Head};
 use crate::cursor::SegmentCursor;
 use crate::error::TrailError;
 use crate::layout::Layout;
@@ -17,7 +17,7 @@ pub struct Boxcar {
     pub lsn: Lsn,
     /// LSN at which the next boxcar starts; after a segment end, this is in the next segment.
     pub end: Lsn,
-    pub kind: Kind,
+    pub kind: BoxcarKind,
     pub epoch: Epoch,
     /// Number of the open of the trail on this node that wrote it.
     pub incarnation: u32,

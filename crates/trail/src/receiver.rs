@@ -16,7 +16,7 @@ use std::sync::Arc;
 use holdfast_seams::AlignedBuf;
 use holdfast_types::{Epoch, Lsn};
 
-use crate::boxcar::{Kind, Last, put_received};
+use crate::boxcar::{BoxcarKind, Last, put_received};
 use crate::control::Control;
 use crate::error::{ReceiveError, TrailError};
 use crate::layout::FIRST_SEGMENT;
@@ -46,7 +46,7 @@ impl Receiver {
     /// Makes boxcars that follow the last one durable, in this order, or refuses them all.
     pub fn receive(&mut self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
         let boxcars = self.check(boxcars)?;
-        self.wait_for_segments(boxcars.iter().filter(|boxcar| boxcar.kind == Kind::SegmentEnd).count())?;
+        self.wait_for_segments(boxcars.iter().filter(|boxcar| boxcar.kind == BoxcarKind::SegmentEnd).count())?;
         if let Some(newest) = boxcars.last() {
             self.know_epoch(newest.epoch)?;
         }
@@ -163,7 +163,7 @@ impl Receiver {
         shared.sync_ended(started);
         self.account(group, len);
         if let Some(last) = group.last() {
-            if last.kind == Kind::SegmentEnd {
+            if last.kind == BoxcarKind::SegmentEnd {
                 self.enter_next_segment()?;
             }
             self.position = last.end;
@@ -189,8 +189,8 @@ impl Receiver {
 
     fn account(&self, group: &[Shipped], disk_bytes: u64) {
         let mut state = self.shared.state.lock();
-        state.stats.boxcars += group.iter().filter(|boxcar| boxcar.kind == Kind::Data).count() as u64;
-        state.stats.proofs += group.iter().filter(|boxcar| boxcar.kind == Kind::Proof).count() as u64;
+        state.stats.boxcars += group.iter().filter(|boxcar| boxcar.kind == BoxcarKind::Data).count() as u64;
+        state.stats.proofs += group.iter().filter(|boxcar| boxcar.kind == BoxcarKind::Proof).count() as u64;
         state.stats.body_bytes += group.iter().map(|boxcar| boxcar.body().len() as u64).sum::<u64>();
         state.stats.disk_bytes += disk_bytes;
     }
@@ -220,7 +220,7 @@ fn group_len(boxcars: &[Shipped]) -> usize {
         if index > 0 && bytes > WRITE_BYTES_MAX {
             return index;
         }
-        if boxcar.kind == Kind::SegmentEnd {
+        if boxcar.kind == BoxcarKind::SegmentEnd {
             return index + 1;
         }
     }

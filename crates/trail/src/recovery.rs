@@ -44,7 +44,7 @@ use std::path::PathBuf;
 use holdfast_seams::Disk;
 use holdfast_types::{Epoch, Lsn};
 
-use crate::boxcar::{self, Flaw, Head, Kind, Last};
+use crate::boxcar::{self, BoxcarKind, Flaw, Head, Last};
 use crate::control::Control;
 use crate::cursor::SegmentCursor;
 use crate::error::TrailError;
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
                         self.proven = self.proven.max(head.proven).max(lsn);
                         self.previous = Some(head);
                         offset += head.disk_bytes();
-                        if head.kind == Kind::SegmentEnd {
+                        if head.kind == BoxcarKind::SegmentEnd {
                             break None;
                         }
                     }

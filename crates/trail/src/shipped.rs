@@ -27,7 +27,9 @@ use std::sync::Arc;
 
 use holdfast_types::{Epoch, Lsn};
 
-use crate::boxcar::{FORMAT_VERSION, Head, Kind, MAGIC, SHIPPED, SHIPPED_HEAD_BYTES, disk_bytes, shipped_checksum};
+use crate::boxcar::{
+    BoxcarKind, FORMAT_VERSION, Head, MAGIC, SHIPPED, SHIPPED_HEAD_BYTES, disk_bytes, shipped_checksum,
+};
 use crate::bytes::{array, u16_at, u32_at, u64_at};
 use crate::layout::{BLOCK, FIRST_SEGMENT, Layout, TrailId};
 
@@ -38,7 +40,7 @@ pub struct Shipped {
     pub lsn: Lsn,
     /// LSN at which the next boxcar starts; after a segment end, this is in the next segment.
     pub end: Lsn,
-    pub kind: Kind,
+    pub kind: BoxcarKind,
     pub epoch: Epoch,
     pub checksum: u32,
     pub previous_checksum: u32,
@@ -113,8 +115,8 @@ impl Shipped {
         if found != trail_id {
             return Err(ShippedFlaw::OtherTrail(found));
         }
-        let kind = Kind::from_code(bytes[10]).ok_or(ShippedFlaw::Kind(bytes[10]))?;
-        if kind != Kind::Data && body_bytes > 0 {
+        let kind = BoxcarKind::from_code(bytes[10]).ok_or(ShippedFlaw::Kind(bytes[10]))?;
+        if kind != BoxcarKind::Data && body_bytes > 0 {
             return Err(ShippedFlaw::Length { claimed: SHIPPED_HEAD_BYTES as u64, arrived });
         }
         let (segment, lsn) = (u32_at(&bytes, 32), Lsn(u64_at(&bytes, 36)));
@@ -166,7 +168,7 @@ impl Shipped {
 }
 
 /// LSN at which the boxcar after one at that position starts; `None` when no boxcar can be at that position.
-fn end_at(segment: u32, lsn: Lsn, kind: Kind, body_bytes: u32, segment_bytes: u64) -> Option<Lsn> {
+fn end_at(segment: u32, lsn: Lsn, kind: BoxcarKind, body_bytes: u32, segment_bytes: u64) -> Option<Lsn> {
     if segment < FIRST_SEGMENT {
         return None;
     }
@@ -174,15 +176,15 @@ fn end_at(segment: u32, lsn: Lsn, kind: Kind, body_bytes: u32, segment_bytes: u6
     let offset = lsn.0.checked_sub(start)?;
     let len = disk_bytes(u64::from(body_bytes));
     // The last block of a segment is reserved for the segment end.
-    let kept = if kind == Kind::SegmentEnd { 0 } else { BLOCK };
+    let kept = if kind == BoxcarKind::SegmentEnd { 0 } else { BLOCK };
     let fits = offset.checked_add(len + kept)? <= segment_bytes;
     if offset < BLOCK || !offset.is_multiple_of(BLOCK) || !fits {
         return None;
     }
     let next_segment = u64::from(segment.checked_add(1)?).checked_mul(segment_bytes)?;
     match kind {
-        Kind::SegmentEnd => next_segment.checked_add(BLOCK).map(Lsn),
-        Kind::Data | Kind::Proof => lsn.0.checked_add(len).map(Lsn),
+        BoxcarKind::SegmentEnd => next_segment.checked_add(BLOCK).map(Lsn),
+        BoxcarKind::Data | BoxcarKind::Proof => lsn.0.checked_add(len).map(Lsn),
     }
 }
 
@@ -194,7 +196,7 @@ mod tests {
     const ID: TrailId = TrailId(*b"0123456789abcdef");
     const SEGMENT_BYTES: u64 = 0x10000;
 
-    fn built(kind: Kind, segment: u32, offset: u64, body: &[u8]) -> Arc<[u8]> {
+    fn built(kind: BoxcarKind, segment: u32, offset: u64, body: &[u8]) -> Arc<[u8]> {
         let mut builder = Builder::default();
         builder.begin();
         builder.push(body);
@@ -220,7 +222,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let bytes = built(Kind::Data, 1, 0x1000, b"hello");
+        let bytes = built(BoxcarKind::Data, 1, 0x1000, b"hello");
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(
             hex,
@@ -229,13 +231,16 @@ mod tests {
         );
         let shipped = parse(&bytes).unwrap();
         assert_eq!((shipped.lsn, shipped.end, shipped.epoch), (Lsn(0x11000), Lsn(0x12000), Epoch(7)));
-        assert_eq!((shipped.kind, shipped.previous_checksum, shipped.body()), (Kind::Data, 0xdead_beef, &b"hello"[..]));
+        assert_eq!(
+            (shipped.kind, shipped.previous_checksum, shipped.body()),
+            (BoxcarKind::Data, 0xdead_beef, &b"hello"[..])
+        );
         assert_eq!(shipped.written_unix_ms(), 1_700_000_000_000);
     }
 
     #[test]
     fn with_another_body_it_is_still_a_boxcar() {
-        let whole = parse(&built(Kind::Data, 1, 0x1000, &[7; 9000])).unwrap();
+        let whole = parse(&built(BoxcarKind::Data, 1, 0x1000, &[7; 9000])).unwrap();
         let cut = whole.with_body(b"he", SEGMENT_BYTES).unwrap();
         assert_eq!((cut.lsn, cut.end, cut.body()), (whole.lsn, Lsn(0x12000), &b"he"[..]));
         assert_eq!((cut.previous_checksum, cut.epoch, cut.kind), (whole.previous_checksum, whole.epoch, whole.kind));
@@ -245,7 +250,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_and_every_other_length_is_refused() {
-        let good = built(Kind::Data, 1, 0x1000, b"hello");
+        let good = built(BoxcarKind::Data, 1, 0x1000, b"hello");
         for byte in 0..good.len() {
             for bit in 0..8 {
                 let mut bytes = good.to_vec();
@@ -262,25 +267,25 @@ mod tests {
 
     #[test]
     fn another_trail_and_impossible_places_are_refused() {
-        let good = built(Kind::Data, 1, 0x1000, b"hello");
+        let good = built(BoxcarKind::Data, 1, 0x1000, b"hello");
         let other = TrailId([9; 16]);
         assert_eq!(Shipped::parse(good.clone(), other, SEGMENT_BYTES), Err(ShippedFlaw::OtherTrail(ID)));
         let refused = |kind, segment, offset, body: &[u8]| {
             matches!(parse(&built(kind, segment, offset, body)), Err(ShippedFlaw::Position { .. }))
         };
         // Before the segment, in its header, off a block boundary, in its last block, after it; and invalid segments.
-        assert!(refused(Kind::Data, 1, 0u64.wrapping_sub(0x1000), b""));
-        assert!(refused(Kind::Data, 1, 0, b""));
-        assert!(refused(Kind::Data, 1, 0x1200, b""));
-        assert!(refused(Kind::Data, 1, 0xf000, b""));
-        assert!(refused(Kind::Data, 1, 0xe000, &[0; 4096]));
-        assert!(refused(Kind::SegmentEnd, 1, 0x10000, b""));
-        assert!(refused(Kind::Data, 0, 0x1000, b""));
-        assert!(refused(Kind::SegmentEnd, u32::MAX, 0x1000, b""));
+        assert!(refused(BoxcarKind::Data, 1, 0u64.wrapping_sub(0x1000), b""));
+        assert!(refused(BoxcarKind::Data, 1, 0, b""));
+        assert!(refused(BoxcarKind::Data, 1, 0x1200, b""));
+        assert!(refused(BoxcarKind::Data, 1, 0xf000, b""));
+        assert!(refused(BoxcarKind::Data, 1, 0xe000, &[0; 4096]));
+        assert!(refused(BoxcarKind::SegmentEnd, 1, 0x10000, b""));
+        assert!(refused(BoxcarKind::Data, 0, 0x1000, b""));
+        assert!(refused(BoxcarKind::SegmentEnd, u32::MAX, 0x1000, b""));
         assert!(Shipped::parse(good.clone(), ID, 0).is_err() && Shipped::parse(good, ID, u64::MAX).is_err());
-        let end = parse(&built(Kind::SegmentEnd, 1, 0xf000, b"")).unwrap();
+        let end = parse(&built(BoxcarKind::SegmentEnd, 1, 0xf000, b"")).unwrap();
         assert_eq!(end.end, Lsn(0x21000));
-        let filled = parse(&built(Kind::SegmentEnd, 1, 0x1000, b"x"));
+        let filled = parse(&built(BoxcarKind::SegmentEnd, 1, 0x1000, b"x"));
         assert!(matches!(filled, Err(ShippedFlaw::Length { .. })), "a segment end has no body");
     }
 }

@@ -48,7 +48,7 @@ pub struct Trail {
 
 struct Inner {
     shared: Arc<Shared>,
-    role: Role,
+    role: TrailRole,
     /// The writer, if any, then the preparer; empty when closed.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The lock on the directory; released by closing.
@@ -58,7 +58,7 @@ struct Inner {
 }
 
 /// How boxcars are written; the thread that holds the lock writes.
-pub enum Role {
+pub enum TrailRole {
     /// The trail makes its own boxcars.
     Writes(Arc<Mutex<Writer>>),
     /// The boxcars come from another trail.
@@ -68,13 +68,13 @@ pub enum Role {
     Driven,
 }
 
-impl Role {
-    pub fn writes(writer: Writer) -> Role {
-        Role::Writes(Arc::new(Mutex::new(writer)))
+impl TrailRole {
+    pub fn writes(writer: Writer) -> TrailRole {
+        TrailRole::Writes(Arc::new(Mutex::new(writer)))
     }
 
-    pub fn receives(receiver: Receiver) -> Role {
-        Role::Receives(Mutex::new(receiver))
+    pub fn receives(receiver: Receiver) -> TrailRole {
+        TrailRole::Receives(Mutex::new(receiver))
     }
 }
 
@@ -90,7 +90,7 @@ impl Trail {
         let dir = options.dir.clone();
         let Parts { shared, role, preparer, lock, recovered } = open_parts(disk, clock, options)?;
         let mut threads = Vec::new();
-        if let Role::Writes(writer) = &role {
+        if let TrailRole::Writes(writer) = &role {
             let (shared, writer) = (shared.clone(), writer.clone());
             threads.push(spawn(&dir, "trail-writer", move || crate::writer::serve(&shared, &writer))?);
         }
@@ -107,7 +107,7 @@ impl Trail {
 
     /// Makes a trail whose writer (if any) and preparer are run by the test itself.
     #[cfg(test)]
-    pub(crate) fn without_threads(shared: Arc<Shared>, role: Role, lock: Box<dyn DiskLock>) -> Trail {
+    pub(crate) fn without_threads(shared: Arc<Shared>, role: TrailRole, lock: Box<dyn DiskLock>) -> Trail {
         let (threads, lock) = (Mutex::new(Vec::new()), Mutex::new(Some(lock)));
         Trail { inner: Arc::new(Inner { shared, role, threads, lock, closed: Mutex::default() }) }
     }
@@ -116,7 +116,7 @@ impl Trail {
         &self.inner.shared
     }
 
-    pub(crate) fn role(&self) -> &Role {
+    pub(crate) fn role(&self) -> &TrailRole {
         &self.inner.role
     }
 
@@ -198,7 +198,7 @@ impl Trail {
         let waits = self.push(body, reserved, needed, commits, on_durable)?;
         let shared = &self.inner.shared;
         let drained = match &self.inner.role {
-            Role::Writes(writer) if !waits => writer.try_lock().map(|mut writer| writer.drain(false)),
+            TrailRole::Writes(writer) if !waits => writer.try_lock().map(|mut writer| writer.drain(false)),
             _ => None,
         };
         // The writer's thread is needed in three cases: another thread was writing, a proof will be due, or the write
@@ -308,7 +308,7 @@ impl Trail {
     /// request may be lost: the caller checks [`Trail::durable`] and repeats it.
     pub fn end_segment(&self) {
         let shared = &self.inner.shared;
-        if matches!(self.inner.role, Role::Receives(_)) {
+        if matches!(self.inner.role, TrailRole::Receives(_)) {
             return;
         }
         let segment = shared.layout.segment_of(shared.durable());
@@ -392,7 +392,7 @@ impl Inner {
             return Ok(());
         }
         self.enter(Phase::Stopping);
-        if let Role::Receives(receiver) = &self.role {
+        if let TrailRole::Receives(receiver) = &self.role {
             // A receive in progress still becomes durable; taking its lock waits for it, as there is no thread to join.
             drop(receiver.lock());
             self.enter(Phase::Stopped);

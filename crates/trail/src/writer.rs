@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use holdfast_types::Lsn;
 
-use crate::boxcar::{Builder, HEAD_BYTES, Head, Kind, Last, disk_bytes};
+use crate::boxcar::{BoxcarKind, Builder, HEAD_BYTES, Head, Last, disk_bytes};
 use crate::layout::BLOCK;
 use crate::options::Failure;
 use crate::shared::{Append, OnDurable, Phase, Ready, Shared, Span};
@@ -198,7 +198,7 @@ impl Writer {
             commits += append.commits;
         }
         let started = Instant::now();
-        let span = self.write(Kind::Data)?;
+        let span = self.write(BoxcarKind::Data)?;
         self.account(span, charge, commits, started.elapsed());
         for on_durable in self.callbacks.drain(..) {
             on_durable(span);
@@ -223,7 +223,7 @@ impl Writer {
             self.enter_next_segment()?;
         } else {
             self.builder.begin();
-            let span = self.write(Kind::Proof)?;
+            let span = self.write(BoxcarKind::Proof)?;
             let mut state = self.shared.state.lock();
             state.room.used(span.end.0 - span.start.0);
             state.stats.proofs += 1;
@@ -265,7 +265,7 @@ impl Writer {
     fn enter_next_segment(&mut self) -> Result<(), Stopped> {
         let next = self.wait_for_segment()?;
         self.builder.begin();
-        self.write(Kind::SegmentEnd)?;
+        self.write(BoxcarKind::SegmentEnd)?;
         self.position = self.shared.layout.first_lsn(next.segment);
         self.shared.advance(self.position, self.last());
         self.current = next;
@@ -320,7 +320,7 @@ impl Writer {
     }
 
     /// Writes and syncs the boxcar in the builder.
-    fn write(&mut self, kind: Kind) -> Result<Span, Stopped> {
+    fn write(&mut self, kind: BoxcarKind) -> Result<Span, Stopped> {
         let shared = &self.shared;
         let body_bytes = self.builder.body_bytes() as u32;
         let head = Head {
@@ -352,7 +352,7 @@ impl Writer {
         shared.sync_ended(started);
         self.previous_checksum = checksum;
         self.position = span.end;
-        if kind != Kind::SegmentEnd {
+        if kind != BoxcarKind::SegmentEnd {
             // After a segment end the next segment follows; the caller knows its position.
             self.shared.advance(span.end, self.last());
         }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// What a server does for clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
+pub enum ServerRole {
     /// It recovers its directory, or changes its role.
     #[default]
     Starting,
@@ -22,20 +22,26 @@ pub enum Role {
     Stopping,
 }
 
-impl Role {
-    /// All of them, in the order of [`Role::name`].
-    pub const ALL: [Role; 6] =
-        [Role::Starting, Role::Waiting, Role::Master, Role::Standby, Role::Deposed, Role::Stopping];
+impl ServerRole {
+    /// All of them, in the order of [`ServerRole::name`].
+    pub const ALL: [ServerRole; 6] = [
+        ServerRole::Starting,
+        ServerRole::Waiting,
+        ServerRole::Master,
+        ServerRole::Standby,
+        ServerRole::Deposed,
+        ServerRole::Stopping,
+    ];
 
     /// In one word.
     pub fn name(self) -> &'static str {
         match self {
-            Role::Starting => "starting",
-            Role::Waiting => "waiting",
-            Role::Master => "master",
-            Role::Standby => "standby",
-            Role::Deposed => "deposed",
-            Role::Stopping => "stopping",
+            ServerRole::Starting => "starting",
+            ServerRole::Waiting => "waiting",
+            ServerRole::Master => "master",
+            ServerRole::Standby => "standby",
+            ServerRole::Deposed => "deposed",
+            ServerRole::Stopping => "stopping",
         }
     }
 }
@@ -43,7 +49,7 @@ impl Role {
 /// What load balancers ask for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Health {
-    pub role: Role,
+    pub role: ServerRole,
     /// Clients are admitted.
     pub serves: bool,
     /// It may acknowledge commits, and answer reads as current: with a control plane it holds the lease.
@@ -67,19 +73,19 @@ pub struct Health {
 impl Health {
     /// Clients can write here.
     pub fn is_primary(&self) -> bool {
-        self.role == Role::Master && self.serves && self.has_right
+        self.role == ServerRole::Master && self.serves && self.has_right
     }
 
     /// Clients can read here, and it receives what its master commits.
     pub fn is_replica(&self) -> bool {
-        self.role == Role::Standby && self.serves && self.follows
+        self.role == ServerRole::Standby && self.serves && self.follows
     }
 
     /// Clients can do here what the role allows.
     pub fn is_ready(&self) -> bool {
         match self.role {
-            Role::Master => self.is_primary(),
-            Role::Standby => self.serves,
+            ServerRole::Master => self.is_primary(),
+            ServerRole::Standby => self.serves,
             _ => false,
         }
     }

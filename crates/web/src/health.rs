@@ -10,7 +10,7 @@
 //!
 //! `?lag=` takes bytes, or a number with kB, MB or GB. The body is the same JSON for all of them. GET, HEAD and OPTIONS.
 
-use crate::figures::{Health, Role};
+use crate::figures::{Health, ServerRole};
 use serde_json::{Value, json};
 
 /// What is asked.
@@ -71,7 +71,7 @@ fn bytes(text: &str) -> Option<u64> {
 
 /// The body of each answer.
 pub fn json(health: &Health, version: &str) -> Value {
-    let standby = health.role == Role::Standby;
+    let standby = health.role == ServerRole::Standby;
     json!({
         "state": match health.serves {
             true => "running",
@@ -96,7 +96,7 @@ pub fn json(health: &Health, version: &str) -> Value {
 mod tests {
     use super::*;
 
-    fn health(role: Role) -> Health {
+    fn health(role: ServerRole) -> Health {
         Health { role, serves: true, has_right: true, follows: true, lag_bytes: Some(1 << 20), ..Health::default() }
     }
 
@@ -105,22 +105,22 @@ mod tests {
         let ask = |path: &str, health: &Health| Question::of(path).unwrap().holds(health, None);
         let paths = ["/live", "/ready", "/health", "/primary", "/read-write", "/replica", "/read-only"];
         let answers = |health: &Health| paths.map(|path| u8::from(ask(path, health)));
-        assert_eq!(answers(&health(Role::Master)), [1, 1, 1, 1, 1, 0, 1]);
-        assert_eq!(answers(&health(Role::Standby)), [1, 1, 1, 0, 0, 1, 1]);
-        for role in [Role::Starting, Role::Waiting, Role::Deposed, Role::Stopping] {
+        assert_eq!(answers(&health(ServerRole::Master)), [1, 1, 1, 1, 1, 0, 1]);
+        assert_eq!(answers(&health(ServerRole::Standby)), [1, 1, 1, 0, 0, 1, 1]);
+        for role in [ServerRole::Starting, ServerRole::Waiting, ServerRole::Deposed, ServerRole::Stopping] {
             assert_eq!(answers(&health(role)), [1, 0, 0, 0, 0, 0, 0], "{role:?}");
         }
-        let without_lease = Health { has_right: false, ..health(Role::Master) };
+        let without_lease = Health { has_right: false, ..health(ServerRole::Master) };
         assert_eq!(answers(&without_lease), [1, 0, 0, 0, 0, 0, 0]);
-        let away = Health { follows: false, ..health(Role::Standby) };
+        let away = Health { follows: false, ..health(ServerRole::Standby) };
         assert_eq!(answers(&away), [1, 1, 1, 0, 0, 0, 0], "it serves reads, and is not up to date");
-        assert_eq!(answers(&Health { serves: false, ..health(Role::Master) }), [1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(answers(&Health { serves: false, ..health(ServerRole::Master) }), [1, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Question::of("/primary/"), None);
     }
 
     #[test]
     fn the_lag_that_a_standby_may_have() {
-        let standby = health(Role::Standby);
+        let standby = health(ServerRole::Standby);
         let within = |query| Question::Replica.holds(&standby, lag_of(Some(query)).unwrap());
         assert!(within("lag=1MB") && within("lag=1048576") && within("x=1&lag=2gb") && within("lag"));
         assert!(!within("lag=1023kB") && !within("lag=0"));
@@ -128,6 +128,6 @@ mod tests {
         for bad in ["lag=much", "lag=1 MB", "lag=99999999999999999999", "lag=-1", "lag=18446744073709551615k"] {
             assert!(lag_of(Some(bad)).is_err(), "{bad}");
         }
-        assert!(Question::ReadOnly.holds(&health(Role::Master), Some(0)), "a master lags behind nothing");
+        assert!(Question::ReadOnly.holds(&health(ServerRole::Master), Some(0)), "a master lags behind nothing");
     }
 }

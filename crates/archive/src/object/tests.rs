@@ -5,7 +5,7 @@ use super::*;
 const ID: TrailId = TrailId(*b"0123456789abcdef");
 const SEGMENT_BYTES: u64 = 0x10000;
 
-fn built(kind: Kind, offset: u64, epoch: u32, previous_checksum: u32, body: &[u8]) -> Shipped {
+fn built(kind: BoxcarKind, offset: u64, epoch: u32, previous_checksum: u32, body: &[u8]) -> Shipped {
     let mut builder = Builder::default();
     builder.begin();
     builder.push(body);
@@ -27,9 +27,9 @@ fn built(kind: Kind, offset: u64, epoch: u32, previous_checksum: u32, body: &[u8
 }
 
 fn boxcars(body: &[u8]) -> Vec<Shipped> {
-    let first = built(Kind::Data, 0x1000, 7, 0, body);
-    let second = built(Kind::Data, first.end.0 - SEGMENT_BYTES, 8, first.checksum, b"second");
-    let end = built(Kind::SegmentEnd, second.end.0 - SEGMENT_BYTES, 8, second.checksum, b"");
+    let first = built(BoxcarKind::Data, 0x1000, 7, 0, body);
+    let second = built(BoxcarKind::Data, first.end.0 - SEGMENT_BYTES, 8, first.checksum, b"second");
+    let end = built(BoxcarKind::SegmentEnd, second.end.0 - SEGMENT_BYTES, 8, second.checksum, b"");
     vec![first, second, end]
 }
 
@@ -112,8 +112,8 @@ fn another_name_a_newer_format_and_what_is_not_finished_are_refused() {
 #[test]
 fn boxcars_that_do_not_follow_one_another_are_no_segment() {
     let good = boxcars(b"hello");
-    let stranger = built(Kind::Data, 0x2000, 8, 99, b"second");
-    let older = built(Kind::Data, 0x2000, 6, good[0].checksum, b"second");
+    let stranger = built(BoxcarKind::Data, 0x2000, 8, 99, b"second");
+    let older = built(BoxcarKind::Data, 0x2000, 6, good[0].checksum, b"second");
     for wrong in [
         vec![good[0].clone(), good[2].clone()],
         vec![good[0].clone(), stranger, good[2].clone()],
@@ -129,9 +129,9 @@ fn boxcars_that_do_not_follow_one_another_are_no_segment() {
 
 #[test]
 fn where_two_segments_part_is_told() {
-    let first = built(Kind::Data, 0x1000, 7, 0, b"hello");
-    let second = built(Kind::Data, 0x2000, 8, first.checksum, b"other!");
-    let end = built(Kind::SegmentEnd, 0x3000, 8, second.checksum, b"");
+    let first = built(BoxcarKind::Data, 0x1000, 7, 0, b"hello");
+    let second = built(BoxcarKind::Data, 0x2000, 8, first.checksum, b"other!");
+    let end = built(BoxcarKind::SegmentEnd, 0x3000, 8, second.checksum, b"");
     let other = gathered(vec![first, second, end]).unwrap();
     assert_eq!(segment().difference(&other).unwrap(), "they part at LSN 73728");
 }

@@ -16,7 +16,7 @@ use anyhow::bail;
 use holdfast_client::{Given, Server};
 use holdfast_dump::restore::{DroppedBy, Part, RestoreOptions, Step, Target, find_drop, restore_part};
 use holdfast_dump::{Repository, show_moment};
-use holdfast_parts::{Copied, Progress, Wanted};
+use holdfast_parts::{Copied, PartProgress, Wanted};
 use indicatif::BinaryBytes;
 use serde_json::json;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ pub fn run(arguments: &super::Arguments, repository: &Repository) -> anyhow::Res
     trail.end();
     let part = part?;
     let bar = Bar::of_rows("copying")?;
-    let show = |p: Progress| bar.show_rows(p.rows, p.total_rows);
+    let show = |p: PartProgress| bar.show_rows(p.rows, p.total_rows);
     let copied = runtime.block_on(holdfast_parts::copy(&server, &wanted, &part, &show));
     bar.end();
     report(arguments.json, &server, &wanted, &part, dropped, copied?)

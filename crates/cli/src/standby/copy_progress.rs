@@ -1,14 +1,14 @@
 //! Shows how far a base copy is, its rate and the time left: a bar on a terminal, else a line for each tenth.
 
 use crate::time_left;
-use holdfast_replication::Progress;
+use holdfast_replication::CopyProgress;
 use indicatif::{BinaryBytes, ProgressBar};
 use parking_lot::Mutex;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// The progress of one copy, on standard error.
-pub struct CopyProgress {
+pub struct CopyBar {
     bar: ProgressBar,
     is_terminal: bool,
     /// `None` before the first chunk.
@@ -25,16 +25,16 @@ struct Phase {
     tenths: u64,
 }
 
-impl CopyProgress {
-    pub fn new() -> anyhow::Result<CopyProgress> {
+impl CopyBar {
+    pub fn new() -> anyhow::Result<CopyBar> {
         let bar = ProgressBar::new(0);
         let template = "{msg} [{bar:40}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}{left}";
         bar.set_style(time_left::style(template)?);
-        Ok(CopyProgress { bar, is_terminal: std::io::stderr().is_terminal(), phase: Mutex::new(None) })
+        Ok(CopyBar { bar, is_terminal: std::io::stderr().is_terminal(), phase: Mutex::new(None) })
     }
 
     /// Called after every chunk.
-    pub fn show(&self, done: Progress) {
+    pub fn show(&self, done: CopyProgress) {
         if self.is_terminal {
             self.bar.set_length(done.total_bytes);
             self.bar.set_position(done.compared_bytes);
@@ -59,7 +59,7 @@ impl CopyProgress {
     }
 }
 
-fn what(done: &Progress) -> String {
+fn what(done: &CopyProgress) -> String {
     let doing = if done.round == 0 { "copying" } else { "verifying" };
     match done.interruptions {
         0 => doing.to_owned(),
@@ -70,7 +70,7 @@ fn what(done: &Progress) -> String {
 
 /// One line: what is done, at which rate, and how long the rest takes at that rate; without the last two where the first chunk is
 /// all that was copied.
-fn line(done: &Progress, from_bytes: u64, elapsed: Duration) -> String {
+fn line(done: &CopyProgress, from_bytes: u64, elapsed: Duration) -> String {
     let (copied, rest) = (done.compared_bytes - from_bytes, done.total_bytes.saturating_sub(done.compared_bytes));
     let per_second = match copied {
         0 => String::new(),
@@ -92,16 +92,20 @@ mod tests {
 
     #[test]
     fn a_line_has_rate_and_time_left() {
-        let done =
-            Progress { compared_bytes: 30 << 20, total_bytes: 100 << 20, interruptions: 2, ..Progress::default() };
+        let done = CopyProgress {
+            compared_bytes: 30 << 20,
+            total_bytes: 100 << 20,
+            interruptions: 2,
+            ..CopyProgress::default()
+        };
         let said = line(&done, 10 << 20, Duration::from_secs(4));
         assert_eq!(
             said,
             "copying (the link broke 2 times): 30 % (30.00 MiB of 100.00 MiB), 5.00 MiB/s, 14 seconds left"
         );
-        assert!(line(&Progress { round: 1, ..done }, 30 << 20, Duration::ZERO).starts_with("verifying"));
+        assert!(line(&CopyProgress { round: 1, ..done }, 30 << 20, Duration::ZERO).starts_with("verifying"));
         // The first chunk of a small copy says nothing about the rest.
-        let first = Progress { compared_bytes: 4096, total_bytes: 20480, ..Progress::default() };
+        let first = CopyProgress { compared_bytes: 4096, total_bytes: 20480, ..CopyProgress::default() };
         assert_eq!(line(&first, 4096, Duration::from_secs(1)), "copying: 20 % (4.00 KiB of 20.00 KiB)");
     }
 }

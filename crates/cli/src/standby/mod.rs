@@ -4,7 +4,7 @@ mod check;
 mod copy_progress;
 pub mod from_dump;
 
-pub use copy_progress::CopyProgress;
+pub use copy_progress::CopyBar;
 
 use crate::dump::Identities;
 use anyhow::{Context, bail};
@@ -199,7 +199,7 @@ fn make(
     }
     let to = CopyTo { dir: &data, name: &name };
     check_copy_target(to)?;
-    let progress = CopyProgress::new()?;
+    let progress = CopyBar::new()?;
     let copied = copy_from(&from, to, certificates.as_deref(), &HoldfastToml, &|done| progress.show(done));
     progress.end();
     let copied = copied?;

@@ -14,7 +14,7 @@
 
 use super::Case;
 use super::layers::{is_raid, is_virtual};
-use crate::look::{Cache, Device, Kind, Transport};
+use crate::look::{Cache, Device, DeviceKind, Transport};
 use crate::probe::{Times, Writing};
 use crate::report::Finding;
 use crate::report::Verdict::{self, Bad, CannotKnow, Good, Warn};
@@ -72,7 +72,7 @@ pub fn shown(us: f64) -> String {
 /// What such a device needs at least, and what it is called; nothing where memory may answer.
 fn least_us(disk: &Device) -> Option<(f64, &'static str)> {
     match (disk.transport, disk.rotational) {
-        _ if disk.kind != Kind::Disk || is_virtual(disk) || is_raid(disk) => None,
+        _ if disk.kind != DeviceKind::Disk || is_virtual(disk) || is_raid(disk) => None,
         (Transport::Nvme, _) => Some((4.0, "an NVMe disk")),
         (Transport::Mmc, _) => Some((100.0, "a flash card")),
         (_, Some(true)) => Some((1000.0, "a rotating disk")),

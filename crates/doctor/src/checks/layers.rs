@@ -6,7 +6,7 @@
 //! controller cannot be seen; only pulling the plug shows it.
 
 use super::Case;
-use crate::look::{Device, Kind, Transport};
+use crate::look::{Device, DeviceKind, Transport};
 use crate::report::Finding;
 use crate::report::Verdict::{Bad, CannotKnow, Good, Warn};
 
@@ -56,11 +56,13 @@ pub fn check(case: &Case) -> Finding {
     };
     let found =
         format!("{} on {}", mount.file_system, layers.iter().map(|d| named(d)).collect::<Vec<_>>().join(" on "));
-    let kind_of = |wanted: fn(&Kind) -> bool| layers.iter().find(|device| wanted(&device.kind));
-    if kind_of(|kind| *kind == Kind::Memory).is_some() {
+    let kind_of = |wanted: fn(&DeviceKind) -> bool| layers.iter().find(|device| wanted(&device.kind));
+    if kind_of(|kind| *kind == DeviceKind::Memory).is_some() {
         return Finding::new(LAYERS, Bad, found, "The disk is in memory.").with_advice("Use a disk.");
     }
-    if let Some(Device { kind: Kind::Loop { file }, .. }) = kind_of(|kind| matches!(kind, Kind::Loop { .. })) {
+    if let Some(Device { kind: DeviceKind::Loop { file }, .. }) =
+        kind_of(|kind| matches!(kind, DeviceKind::Loop { .. }))
+    {
         return Finding::new(
             LAYERS,
             Warn,
@@ -69,13 +71,13 @@ pub fn check(case: &Case) -> Finding {
         )
         .with_advice(format!("Run `holdfast doctor --data` on the directory of {file} as well."));
     }
-    if let Some(device) = kind_of(|kind| matches!(kind, Kind::Md { degraded: true, .. })) {
+    if let Some(device) = kind_of(|kind| matches!(kind, DeviceKind::Md { degraded: true, .. })) {
         let why =
             format!("{} runs without one of its disks: the next one that dies takes the data along.", device.name);
         return Finding::new(LAYERS, Warn, found, why).with_advice("Replace the disk (cat /proc/mdstat).");
     }
     if let Some(device) =
-        kind_of(|kind| matches!(kind, Kind::Md { level, .. } if level == "raid0" || level == "linear"))
+        kind_of(|kind| matches!(kind, DeviceKind::Md { level, .. } if level == "raid0" || level == "linear"))
     {
         let why = format!("{} spreads the data over disks without a copy: one that dies takes all along.", device.name);
         return Finding::new(LAYERS, Warn, found, why).with_advice("Use raid1 or raid10, or keep a standby.");
@@ -85,17 +87,17 @@ pub fn check(case: &Case) -> Finding {
 
 fn named(device: &Device) -> String {
     match &device.kind {
-        Kind::Partition => format!("partition {}", device.name),
-        Kind::DeviceMapper { name, what } if what.is_empty() => format!("{name} ({})", device.name),
-        Kind::DeviceMapper { name, what } => format!("{what} {name} ({})", device.name),
-        Kind::Md { level, degraded, consistency } => {
+        DeviceKind::Partition => format!("partition {}", device.name),
+        DeviceKind::DeviceMapper { name, what } if what.is_empty() => format!("{name} ({})", device.name),
+        DeviceKind::DeviceMapper { name, what } => format!("{what} {name} ({})", device.name),
+        DeviceKind::Md { level, degraded, consistency } => {
             let degraded = if *degraded { ", DEGRADED" } else { "" };
             let consistency = consistency.as_ref().map_or(String::new(), |policy| format!(", {policy}"));
             format!("{} ({level}{consistency}{degraded})", device.name)
         }
-        Kind::Loop { file } => format!("{} (file {file})", device.name),
-        Kind::Memory => format!("{} (memory)", device.name),
-        Kind::Disk => {
+        DeviceKind::Loop { file } => format!("{} (file {file})", device.name),
+        DeviceKind::Memory => format!("{} (memory)", device.name),
+        DeviceKind::Disk => {
             let what = match (device.transport, device.rotational) {
                 (Transport::Virtio, _) => "virtio",
                 (Transport::Nvme, _) => "NVMe",

@@ -8,7 +8,7 @@
 //! | unknown | | cannot know |
 
 use super::Case;
-use crate::look::{Cache, Device, Kind};
+use crate::look::{Cache, Device, DeviceKind};
 use crate::report::Finding;
 use crate::report::Verdict::{self, Bad, CannotKnow, Good};
 
@@ -50,7 +50,7 @@ fn words(disk: &Device) -> String {
 }
 
 fn judge(disk: &Device) -> (Verdict, &'static str) {
-    if disk.kind == Kind::Memory {
+    if disk.kind == DeviceKind::Memory {
         return (Bad, "The disk is in memory: a restart of the machine loses all.");
     }
     match (disk.write_cache, disk.drive_cache) {

@@ -28,7 +28,7 @@ pub enum Cache {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum DeviceKind {
     Partition,
     Disk,
     /// The name, and what it is (LVM, CRYPT, ...).
@@ -62,7 +62,7 @@ pub enum Transport {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Device {
     pub name: String,
-    pub kind: Kind,
+    pub kind: DeviceKind,
     pub transport: Transport,
     pub vendor: Option<String>,
     pub model: Option<String>,
@@ -136,26 +136,26 @@ fn look(root: &Root, directory: &str, layers_left: usize) -> Device {
     }
 }
 
-fn kind(root: &Root, directory: &str, name: &str, is_partition: bool) -> Kind {
+fn kind(root: &Root, directory: &str, name: &str, is_partition: bool) -> DeviceKind {
     let attribute = |path: &str| root.read(&format!("{directory}/{path}"));
     if is_partition {
-        Kind::Partition
+        DeviceKind::Partition
     } else if root.exists(&format!("{directory}/dm")) {
         let uuid = attribute("dm/uuid").unwrap_or_default();
         let what = uuid.split_once('-').map_or("", |(what, _)| what).to_owned();
-        Kind::DeviceMapper { name: attribute("dm/name").unwrap_or_else(|| name.to_owned()), what }
+        DeviceKind::DeviceMapper { name: attribute("dm/name").unwrap_or_else(|| name.to_owned()), what }
     } else if root.exists(&format!("{directory}/md")) {
-        Kind::Md {
+        DeviceKind::Md {
             level: attribute("md/level").unwrap_or_default(),
             degraded: attribute("md/degraded").is_some_and(|count| count != "0"),
             consistency: attribute("md/consistency_policy"),
         }
     } else if let Some(file) = attribute("loop/backing_file") {
-        Kind::Loop { file }
+        DeviceKind::Loop { file }
     } else if name.starts_with("zram") || name.starts_with("ram") {
-        Kind::Memory
+        DeviceKind::Memory
     } else {
-        Kind::Disk
+        DeviceKind::Disk
     }
 }
 

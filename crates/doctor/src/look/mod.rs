@@ -5,7 +5,7 @@ mod machine;
 mod mounts;
 mod power;
 
-pub use devices::{Cache, Device, Kind, Transport};
+pub use devices::{Cache, Device, DeviceKind, Transport};
 pub use machine::Machine;
 pub use mounts::Mount;
 pub use power::{Daemon, Power};

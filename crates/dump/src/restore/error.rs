@@ -1,7 +1,7 @@
 //! Errors of a restore; each names the next step.
 
 use super::target::Target;
-use holdfast_replication::mirror::MirrorRefused;
+use holdfast_mirror::MirrorRefused;
 use std::io;
 
 /// Why there is no restore.

@@ -21,7 +21,7 @@ use crate::error::DumpError;
 use crate::manifest::Head;
 use crate::repository::Repository;
 use holdfast_engine::{BaseReceiver, Options};
-use holdfast_replication::mirror::{self, trail_to_mirror};
+use holdfast_mirror::trail_to_mirror;
 use holdfast_replication::settings::SettingsFile;
 use holdfast_replication::{CopyError, CopyTo, check_copy_target, mark_for_dump};
 use holdfast_seams::{Disk, RealDisk};
@@ -81,7 +81,7 @@ impl NewFollower<'_> {
             NewFollower::Standby(NewStandby { from, name, certificates, settings }) => {
                 mark_for_dump(from, CopyTo { dir, name }, anchor, *certificates, *settings)
             }
-            NewFollower::Mirror { main } => mirror::mark_for_dump(main, dir, anchor),
+            NewFollower::Mirror { main } => holdfast_mirror::mark_for_dump(main, dir, anchor),
         }
     }
 }
@@ -98,7 +98,7 @@ pub fn follower_from_dump(
     let options = &RestoreOptions { trail: trail.as_deref().or(options.trail), ..*options };
     // What an interrupted attempt has left is removed.
     if !options.dir.join(RESTORING).exists() {
-        let name = if let NewFollower::Standby(standby) = follower { standby.name } else { mirror::NAME };
+        let name = if let NewFollower::Standby(standby) = follower { standby.name } else { holdfast_mirror::NAME };
         check_copy_target(CopyTo { dir: options.dir, name })?;
     }
     let at_work = AtWork::begin(&*disk, options.dir)?;

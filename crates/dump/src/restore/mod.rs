@@ -43,13 +43,13 @@ use crate::manifest::{Head, Manifest};
 use crate::moment::show_moment;
 use crate::repository::Repository;
 use crate::running::random;
+use crate::send::FILES;
 use chain::Chain;
 pub use dropped::{DroppedBy, find_drop};
 pub use error::RestoreError;
 pub use follow::{FollowerMade, NewFollower, NewStandby, follower_from_dump};
 use holdfast_archive::{ArchiveLocation, Store};
 use holdfast_engine::{BaseReceiver, Options, RESTORING, begin_new_history};
-use holdfast_replication::DUMP_FILES;
 use holdfast_seams::{Disk, RealDisk, replace};
 use holdfast_trail::TrailId;
 pub use lazy::LazyDisk;
@@ -301,7 +301,7 @@ fn write_files<'a>(
 ) -> Result<(), RestoreError> {
     for (name, text) in files {
         // The names come from outside: others would decide what the server does with the directory.
-        if !DUMP_FILES.contains(&name.as_str()) {
+        if !FILES.contains(&name.as_str()) {
             return Err(RestoreError::Settings(format!("{name:?} is not the name of a settings file")));
         }
         let path = dir.join(name);

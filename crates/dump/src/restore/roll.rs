@@ -14,7 +14,7 @@ use crate::manifest::Head;
 use crate::moment::show_moment;
 use holdfast_archive::{ArchiveError, Manifest, Segment, Store};
 use holdfast_engine::{Engine, Options};
-use holdfast_trail::{Kind, Shipped};
+use holdfast_trail::{BoxcarKind, Shipped};
 use holdfast_types::Lsn;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -230,7 +230,7 @@ impl Roll<'_> {
             reached.lsn = boxcar.end.0;
             reached.bytes += boxcar.bytes.len() as u64;
             self.group_bytes += boxcar.bytes.len();
-            let ends_segment = boxcar.kind == Kind::SegmentEnd;
+            let ends_segment = boxcar.kind == BoxcarKind::SegmentEnd;
             self.group.push(boxcar);
             if ends_segment || self.group_bytes >= GROUP_BYTES || !goes_on {
                 self.complete(reached)?;

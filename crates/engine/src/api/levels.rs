@@ -63,7 +63,7 @@ impl Engine {
     }
 
     /// Nothing is acknowledged from now on at a moment at which `right` says false: the lease of a control plane. Once for
-    /// an engine. What waits is looked at again with [`Engine::look_at_gate`].
+    /// an engine. What waits is looked at again with [`Engine::let_through`].
     pub fn set_right(&self, right: Right) -> bool {
         self.0.engine.gate.set_right(right)
     }
@@ -75,9 +75,9 @@ impl Engine {
     }
 
     /// Lets through what waits and may pass by now; what [`Engine::hold`] holds stays held.
-    pub fn look_at_gate(&self) {
+    pub fn let_through(&self) {
         let engine = &self.0.engine;
-        if !engine.gate.look() {
+        if !engine.gate.recheck() {
             engine.abandon();
         }
     }

@@ -185,7 +185,7 @@ impl Engine {
         }
         engine.open_preparing(aside);
         // Looked at before anybody can write, and from then on by the checkpointer.
-        engine.0.engine.look_at_archive();
+        engine.0.engine.check_archive();
         engine.start_checkpointer().map_err(io("start a thread for"))?;
         Ok(engine)
     }

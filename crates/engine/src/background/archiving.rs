@@ -42,7 +42,7 @@ impl EngineState {
     }
 
     /// Acts by the table, if something has changed.
-    pub fn look_at_archive(&self) {
+    pub fn check_archive(&self) {
         let Some((keep, waiting)) = self.options.archive.zip(self.waiting()) else { return };
         // Writes are refused permanently for another reason.
         if self.deposed.load(Ordering::Acquire) {

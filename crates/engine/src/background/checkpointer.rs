@@ -45,7 +45,7 @@ pub fn serve(engine: &Arc<EngineState>, databases: &dyn Peers) {
         if engine.archiving.take_news() {
             advance_floor(engine, databases);
         }
-        engine.look_at_archive();
+        engine.check_archive();
         if let Some(database) = choose(engine, databases.all())
             && let Err(e) = checkpoint(&database)
         {

@@ -4,7 +4,7 @@
 
 use crate::state::locks::OwnerId;
 use crate::state::pin::Pin;
-use crate::state::running::{Found, Running};
+use crate::state::running::{HookFindings, Running};
 use crate::statement::cache::StatementCache;
 use crate::statement::run::to_sql;
 use crate::statement::temp::tables::TempTables;
@@ -142,7 +142,7 @@ impl Connection {
     /// Begins to record the conflicts that a statement meets.
     pub fn listen(&mut self) {
         let mut running = self.running.lock();
-        running.found = Found::default();
+        running.found = HookFindings::default();
         running.tables.clear();
         running.parents.clear();
         running.whole.clear();
@@ -151,9 +151,9 @@ impl Connection {
     }
 
     /// The conflicts it met.
-    pub fn found(&mut self) -> Found {
+    pub fn found(&mut self) -> HookFindings {
         let found = self.running.lock().found;
-        Found { needs_exclusive: found.needs_exclusive || self.conn.capture().overflowed(), ..found }
+        HookFindings { needs_exclusive: found.needs_exclusive || self.conn.capture().overflowed(), ..found }
     }
 
     /// Undoes everything. False when the connection is useless.

@@ -20,12 +20,12 @@ pub type OnApplied = Arc<dyn Fn(Lsn) + Send + Sync>;
 /// What a standby has in addition to what a master has.
 #[derive(Default)]
 pub struct Follow {
-    pub state: Mutex<Progress>,
+    pub state: Mutex<FollowProgress>,
     pub changed: Condvar,
 }
 
 #[derive(Default)]
-pub struct Progress {
+pub struct FollowProgress {
     /// Everything below is durable at the master.
     pub allowed: Lsn,
     /// Everything below is applied and visible to readers.

@@ -213,7 +213,7 @@ impl Gate {
 
     /// Passes what may pass by now, because the right to acknowledge has come back. What [`Gate::hold`] holds stays
     /// held. Returns false as [`Gate::pass`] does.
-    pub fn look(&self) -> bool {
+    pub fn recheck(&self) -> bool {
         self.let_through()
     }
 
@@ -369,15 +369,15 @@ mod tests {
         has.store(false, Ordering::Release);
         seen.pass(&gate, 20, Level::Local);
         gate.reached(Level::Commit, Lsn(1000));
-        gate.look();
+        gate.recheck();
         seen.is(&[10]);
         has.store(true, Ordering::Release);
-        gate.look();
+        gate.recheck();
         seen.pass(&gate, 30, Level::Local);
         seen.is(&[10, 20, 30]);
         gate.hold("deposed");
         seen.pass(&gate, 40, Level::Local);
-        gate.look();
+        gate.recheck();
         seen.is(&[10, 20, 30]);
     }
 

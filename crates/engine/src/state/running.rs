@@ -5,7 +5,7 @@ use holdfast_types::TableId;
 
 /// What the hook of a branch found while a statement ran.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Found {
+pub struct HookFindings {
     /// A row was changed after the snapshot, last by this batch.
     pub stale: Option<u64>,
     /// Another transaction holds this; the statement was interrupted.
@@ -35,5 +35,5 @@ pub struct Running {
     pub granted: Option<(LockId, LockMode)>,
     /// Advisory locks taken that end with the transaction.
     pub advisory: Vec<(OwnerId, LockId, LockMode)>,
-    pub found: Found,
+    pub found: HookFindings,
 }

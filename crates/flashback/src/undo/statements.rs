@@ -20,7 +20,7 @@ const DEPTH_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ChangeKind {
     Insert,
     Update,
     Delete,
@@ -31,7 +31,7 @@ pub enum Kind {
 pub struct Statement {
     pub database: String,
     pub table: String,
-    pub kind: Kind,
+    pub kind: ChangeKind,
     /// Names and values, as text.
     pub key: String,
     pub sql: String,
@@ -50,7 +50,7 @@ pub fn of(database: &str, table: &Table, net: &Net) -> Result<Statement, String>
             let found =
                 with(&[vec![table.found(key)], guards(table, &all), unreferred(table, |r| r.on_delete)].concat());
             let is_done = format!("SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {name} WHERE {})", table.found(key));
-            (Kind::Delete, key, format!("DELETE FROM {name} WHERE {found}"), is_done)
+            (ChangeKind::Delete, key, format!("DELETE FROM {name} WHERE {found}"), is_done)
         }
         Net::Deleted { key, values } => {
             fits(table, values.len())?;
@@ -67,7 +67,7 @@ pub fn of(database: &str, table: &Table, net: &Net) -> Result<Statement, String>
                 format!("INSERT{} INTO {name} ({}) VALUES ({})", or_abort(table), columns.join(", "), cells.join(", "));
             let all: Vec<(usize, &Value)> = values.iter().enumerate().collect();
             let found = with(&[vec![table.found(key)], guards(table, &all)].concat());
-            (Kind::Insert, key, sql, format!("SELECT 1 FROM {name} WHERE {found}"))
+            (ChangeKind::Insert, key, sql, format!("SELECT 1 FROM {name} WHERE {found}"))
         }
         Net::Updated { before, after, changes } => {
             let columns = table.columns.len();
@@ -94,7 +94,7 @@ pub fn of(database: &str, table: &Table, net: &Net) -> Result<Statement, String>
                 with(&[vec![table.found(before)], guards(table, &was)].concat())
             );
             (
-                Kind::Update,
+                ChangeKind::Update,
                 after,
                 format!("UPDATE{} {name} SET {} WHERE {found}", or_abort(table), set.join(", ")),
                 is_done,
@@ -161,17 +161,17 @@ pub fn parents_first(
     parents: &dyn Fn(TableId) -> Vec<TableId>,
 ) -> Vec<Statement> {
     let depth = |table: TableId| depth(table, parents, DEPTH_MAX);
-    let of = |kind: Kind| statements.iter().filter(move |(_, s)| s.kind == kind);
-    let mut inserts: Vec<&(TableId, Statement)> = of(Kind::Insert).collect();
+    let of = |kind: ChangeKind| statements.iter().filter(move |(_, s)| s.kind == kind);
+    let mut inserts: Vec<&(TableId, Statement)> = of(ChangeKind::Insert).collect();
     inserts.sort_by_key(|(table, _)| depth(*table));
-    let mut deletes: Vec<&(TableId, Statement)> = of(Kind::Delete).collect();
+    let mut deletes: Vec<&(TableId, Statement)> = of(ChangeKind::Delete).collect();
     deletes.sort_by_key(|(table, _)| std::cmp::Reverse(depth(*table)));
     let (mut inserts, mut deletes) = (inserts.into_iter(), deletes.into_iter());
     let place = |(_, statement): &(TableId, Statement)| {
         let next = match statement.kind {
-            Kind::Insert => inserts.next(),
-            Kind::Delete => deletes.next(),
-            Kind::Update => None,
+            ChangeKind::Insert => inserts.next(),
+            ChangeKind::Delete => deletes.next(),
+            ChangeKind::Update => None,
         };
         next.map_or_else(|| statement.clone(), |(_, statement)| statement.clone())
     };

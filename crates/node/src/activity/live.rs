@@ -135,8 +135,8 @@ impl Live for Watcher {
             epoch: report.epoch,
             durable_lsn: report.durable_lsn,
             applied_lsn: report.applied_lsn,
+            standbys: report.rows().cloned().collect(),
             link: report.link,
-            standbys: report.standbys,
             archive: report.archive,
             dump: self.backups.report(self.engine().as_ref()).map(dump_row),
         }

@@ -9,7 +9,7 @@
 use super::record::{DrillDone, DumpDone, Failure};
 use crate::clock::{now_us, server_start_us};
 use holdfast_engine::Engine;
-use holdfast_trail::{Kind, Shipped, TrailError};
+use holdfast_trail::{BoxcarKind, Shipped, TrailError};
 use holdfast_types::Lsn;
 
 /// See the module.
@@ -57,7 +57,7 @@ pub fn age_ms(engine: &Engine, lsn: Lsn, dump: &DumpDone) -> u64 {
 fn first_change(boxcars: impl Iterator<Item = Result<Shipped, TrailError>>, dump: &DumpDone) -> Option<u64> {
     for boxcar in boxcars {
         match boxcar {
-            Ok(boxcar) if boxcar.kind == Kind::Data => return Some(boxcar.written_unix_ms()),
+            Ok(boxcar) if boxcar.kind == BoxcarKind::Data => return Some(boxcar.written_unix_ms()),
             Ok(_) => {}
             // Whether everything is restorable is not known.
             Err(error) => {

@@ -6,7 +6,7 @@
 use super::context::ServerContext;
 use super::open::Opening;
 use holdfast_engine::Engine;
-use holdfast_replication::mirror::Mirror;
+use holdfast_mirror::Mirror;
 use holdfast_replication::{InSync, Notify, SyncWatch, keep_acknowledged, raise_levels};
 use holdfast_standby::Hub;
 use std::sync::Arc;

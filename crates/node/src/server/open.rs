@@ -17,7 +17,7 @@ use crate::settings::Settings;
 use crate::subscriptions::{self, Subscriptions};
 use holdfast_archive::{History, Store, TimedStore};
 use holdfast_engine::{Engine, scratch_dir};
-use holdfast_replication::mirror::{self, Mirror};
+use holdfast_mirror::Mirror;
 use holdfast_replication::{
     Acknowledged, ArchiveSource, Archiver, Control, ControlSetupError, Following, IdentityFile, InSync, KeptCopies,
     Masterships, NodeService, Notify, OldMaster, OldMasterWatch, Promoting, Promotion, Replaced, ReplicationStatus,
@@ -78,7 +78,7 @@ impl Opening<'_> {
         let file = StandbyFile::read(dir)?;
         let standby = file.filter(|_| self.promotion.is_none());
         let is_master = standby.is_none();
-        mirror::check(dir, config.has_mirror().then_some(&*config.mirror), is_master)?;
+        holdfast_mirror::check(dir, config.has_mirror().then_some(&*config.mirror), is_master)?;
         let views = Views {
             admission: self.context.admission.clone(),
             backups: self.context.backups.clone(),
@@ -102,7 +102,7 @@ impl Opening<'_> {
         }
         *views.slot.write() = Some(engine.clone());
         let notify = Notify::new(config.notify_command.clone());
-        let mirror = mirror::keep(name, dir, &engine, mirror_settings(config), is_master, &notify)?;
+        let mirror = holdfast_mirror::keep(name, dir, &engine, mirror_settings(config), is_master, &notify)?;
         let links = self.connect_links(&engine, standby, notify, &views.status)?;
         let Links { hub, following, archiver, .. } = &links;
         views.status.set(name, &engine, hub, following.clone(), control.clone(), archiver.clone());
@@ -198,6 +198,7 @@ impl Opening<'_> {
             masterships,
             identity_file,
             copies: copies.clone(),
+            begin_dump: holdfast_dump::begin_dump,
             promoting: Promoting::default(),
         };
         let service = Arc::new(service);

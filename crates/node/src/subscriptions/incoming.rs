@@ -117,3 +117,98 @@ impl Incoming {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_sites::pgoutput::{Column, Commit};
+
+    fn relation(oid: u32, columns: usize) -> Received {
+        let column = |n| Column { name: format!("c{n}"), type_oid: 23, typmod: -1, is_key: false };
+        let (schema, name) = ("public".to_owned(), "t".to_owned());
+        Received::Relation(RemoteRelation {
+            oid,
+            schema,
+            name,
+            columns: (0..columns).map(column).collect(),
+            is_full: false,
+        })
+    }
+
+    fn begin(start: u64) -> Received {
+        Received::Begin { start, unix_us: 5 }
+    }
+
+    fn commit(end: u64) -> Received {
+        Received::Commit(Commit { start: 1, end, unix_us: 5, transaction: 9 })
+    }
+
+    fn insert(cells: usize) -> Received {
+        Received::Insert { table: 1, new: vec![Cell::Null; cells] }
+    }
+
+    fn taken(messages: impl IntoIterator<Item = Received>) -> (Incoming, SqlResult<Arrived>) {
+        let mut incoming = Incoming::default();
+        let last = messages.into_iter().try_fold(Arrived::Nothing, |_, message| incoming.message(message));
+        (incoming, last)
+    }
+
+    #[test]
+    fn a_transaction_is_whole_at_its_commit() {
+        let (mut incoming, last) = taken([relation(1, 2), begin(10), insert(2), insert(2)]);
+        assert!(matches!(last, Ok(Arrived::Nothing)) && !incoming.is_between());
+        let Ok(Arrived::Whole(foreign, _)) = incoming.message(commit(30)) else { panic!("it is not whole") };
+        assert_eq!((foreign.start, foreign.end, foreign.unix_us, foreign.changes.len()), (10, 30, 5, 2));
+        assert!(incoming.is_between());
+        assert_eq!(incoming.received, 30);
+    }
+
+    #[test]
+    fn a_keepalive_inside_a_transaction_confirms_nothing() {
+        let mut keepalive = Vec::new();
+        holdfast_sites::link::keepalive(&mut keepalive, 99, i64::from(u32::MAX) * 1_000_000, true);
+        let (mut incoming, _) = taken([relation(1, 1), begin(10), insert(1)]);
+        assert!(matches!(incoming.take(&keepalive), Ok(Arrived::Asked)));
+        assert_eq!(incoming.received, 0, "what follows of the transaction may be below it");
+        incoming.message(commit(30)).unwrap();
+        incoming.take(&keepalive).unwrap();
+        assert_eq!(incoming.received, 99);
+    }
+
+    #[test]
+    fn a_large_transaction_is_taken_in_parts_under_one_head() {
+        let (mut incoming, _) = taken([relation(1, 1), begin(10), insert(1)]);
+        incoming.open_bytes = LARGE_BYTES;
+        assert!(matches!(incoming.message(insert(1)), Ok(Arrived::Part)));
+        let part = incoming.take_part();
+        assert_eq!((part.start, part.changes.len()), (10, 2));
+        assert!(matches!(incoming.message(insert(1)), Ok(Arrived::Nothing)), "the bytes count from there again");
+        let Ok(Arrived::Whole(rest, _)) = incoming.message(commit(30)) else { panic!("it is not whole") };
+        assert_eq!((rest.start, rest.end, rest.changes.len()), (10, 30, 1));
+    }
+
+    #[test]
+    fn what_is_in_the_wrong_place_is_refused() {
+        let refused = |messages: Vec<Received>| match taken(messages).1 {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        for (messages, why) in [
+            (vec![begin(1), begin(2)], "the beginning of a transaction inside another"),
+            (vec![commit(1)], "the end of no transaction"),
+            (vec![relation(1, 1), insert(1)], "a change outside a transaction"),
+            (vec![begin(1), insert(1)], "a table that it did not describe"),
+            (vec![relation(1, 2), begin(1), insert(1)], "has not its 2 columns"),
+            (
+                vec![
+                    relation(1, 1),
+                    begin(1),
+                    Received::Update { table: 1, old: Some(Vec::new()), new: vec![Cell::Null] },
+                ],
+                "has not its 1 columns",
+            ),
+        ] {
+            assert!(refused(messages).contains(why), "{why}");
+        }
+    }
+}

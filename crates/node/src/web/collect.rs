@@ -7,11 +7,10 @@ use crate::backup::BackupReport;
 use crate::clock::now_us;
 use holdfast_engine::Engine;
 use holdfast_replication::ReplicationReport;
-use holdfast_replication::mirror::SLOT;
 use holdfast_sql::catalogue::{Doing, Live, SessionRow};
 use holdfast_types::StandbyRow;
 use holdfast_web::figures::{
-    ArchiveFigures, DiskFigures, DumpFigures, Figures, Health, Role, SessionCount, SessionShown, StandbyFigures,
+    ArchiveFigures, DiskFigures, DumpFigures, Figures, Health, ServerRole, SessionCount, SessionShown, StandbyFigures,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -56,11 +55,11 @@ pub(super) fn health(setup: &Setup, now: &Now) -> Health {
 /// Why it does not serve, in words.
 fn reason(now: &Now) -> Option<String> {
     let text = match now.role() {
-        Role::Starting => "the server is starting up, or changes its role",
-        Role::Waiting => "a majority of the control plane has not agreed that this server is the master",
-        Role::Stopping => "the server is shutting down",
-        Role::Deposed => "another server has become the master",
-        Role::Master | Role::Standby => return None,
+        ServerRole::Starting => "the server is starting up, or changes its role",
+        ServerRole::Waiting => "a majority of the control plane has not agreed that this server is the master",
+        ServerRole::Stopping => "the server is shutting down",
+        ServerRole::Deposed => "another server has become the master",
+        ServerRole::Master | ServerRole::Standby => return None,
     };
     Some(text.to_owned())
 }
@@ -97,7 +96,7 @@ pub(super) fn figures(setup: &Setup, now: &Now) -> Figures {
         row_versions_kept: transactions.row_versions_kept,
         oldest_snapshot_ms: transactions.oldest_snapshot.map(|oldest| oldest.age_ms),
         sent_lsn: sent(&report),
-        standbys: report.standbys.iter().filter(|row| row.name != SLOT).map(standby).collect(),
+        standbys: report.standbys.iter().map(standby).collect(),
         mirror: mirror(&report),
         archive: report.archive.map(|archive| ArchiveFigures {
             place: archive.place,
@@ -160,7 +159,7 @@ fn standby(row: &StandbyRow) -> StandbyFigures {
 }
 
 fn mirror(report: &ReplicationReport) -> Option<(String, u64)> {
-    let row = report.standbys.iter().find(|row| row.name == SLOT)?;
+    let row = report.mirror.as_ref()?;
     let behind = report.durable_lsn.saturating_sub(row.durable_lsn.unwrap_or_default());
     Some((row.state.clone(), behind))
 }
@@ -209,4 +208,34 @@ pub(super) fn sessions(now: &Now) -> Vec<SessionShown> {
         changed_us: row.state_change_us,
     };
     watcher.sessions().into_iter().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, connected: bool, sent: u64, durable: u64) -> StandbyRow {
+        let (name, state) = (name.to_owned(), "streaming".to_owned());
+        StandbyRow { name, connected, state, sent_lsn: Some(sent), durable_lsn: Some(durable), ..StandbyRow::default() }
+    }
+
+    #[test]
+    fn the_mirror_has_figures_of_its_own() {
+        let report = ReplicationReport {
+            durable_lsn: 500,
+            mirror: Some(row("mirror", true, 500, 480)),
+            standbys: vec![row("b", true, 510, 500)],
+            ..ReplicationReport::default()
+        };
+        assert_eq!(mirror(&report), Some(("streaming".to_owned(), 20)));
+        assert_eq!(mirror(&ReplicationReport { mirror: None, ..report }), None, "a standby is none");
+    }
+
+    #[test]
+    fn what_was_sent_before_it_was_durable_here_counts() {
+        let standbys = vec![row("b", true, 510, 400), row("c", false, 900, 900)];
+        let report = ReplicationReport { durable_lsn: 500, standbys, ..ReplicationReport::default() };
+        assert_eq!(sent(&report), 510, "what was sent on a link that has ended says nothing");
+        assert_eq!(sent(&ReplicationReport { standbys: Vec::new(), ..report }), 500);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::activity::Watcher;
 use holdfast_replication::Control;
-use holdfast_web::figures::Role;
+use holdfast_web::figures::ServerRole;
 use parking_lot::RwLock;
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ pub enum Why {
 
 impl Why {
     /// What the server is meanwhile.
-    fn role(self) -> Role {
+    fn role(self) -> ServerRole {
         match self {
-            Why::Opening => Role::Starting,
-            Why::AsksControl => Role::Waiting,
-            Why::Stopping => Role::Stopping,
-            Why::Deposed => Role::Deposed,
+            Why::Opening => ServerRole::Starting,
+            Why::AsksControl => ServerRole::Waiting,
+            Why::Stopping => ServerRole::Stopping,
+            Why::Deposed => ServerRole::Deposed,
         }
     }
 }
@@ -84,15 +84,15 @@ impl Standing {
 
 impl Now {
     /// The role; of a server that serves, what its engine is.
-    pub(super) fn role(&self) -> Role {
+    pub(super) fn role(&self) -> ServerRole {
         if let Some(why) = self.refuses {
             return why.role();
         }
         match self.open.as_ref().and_then(|open| open.watcher.engine.read().clone()) {
-            None => Role::Starting,
-            Some(engine) if engine.is_deposed() => Role::Deposed,
-            Some(engine) if engine.is_standby() => Role::Standby,
-            Some(_) => Role::Master,
+            None => ServerRole::Starting,
+            Some(engine) if engine.is_deposed() => ServerRole::Deposed,
+            Some(engine) if engine.is_standby() => ServerRole::Standby,
+            Some(_) => ServerRole::Master,
         }
     }
 }

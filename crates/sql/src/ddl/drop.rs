@@ -9,7 +9,7 @@ use crate::translated::{TempDdl, Translated};
 use holdfast_types::access::check::word_of;
 use holdfast_types::access::needs::ObjectWord;
 use holdfast_types::access::{Access, Need, Privileges};
-use holdfast_types::definition::token::{Kind as TokenKind, Token, tokens};
+use holdfast_types::definition::token::{Token, TokenKind, tokens};
 use holdfast_types::schema::{Table, TableKind};
 use holdfast_types::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{ObjectType, Statement, Truncate};

@@ -59,11 +59,11 @@ pub trait CopyInto: Send {
     fn finish(&mut self) -> io::Result<()>;
 
     /// Called after every chunk with the progress so far.
-    fn progress(&mut self, done: Progress);
+    fn progress(&mut self, done: CopyProgress);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Progress {
+pub struct CopyProgress {
     /// Bytes of the master's databases that were compared in this round.
     pub compared_bytes: u64,
     /// Bytes that were sent over the link, in all rounds.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::base_copy::{CopyInto, Progress, bytes_of, chunk_pages, chunks, hash};
+use crate::base_copy::{CopyInto, CopyProgress, bytes_of, chunk_pages, chunks, hash};
 use crate::error::LinkError;
 use crate::identity::Identity;
 use crate::limits::{CHUNKS_AHEAD, LinkOptions};
@@ -216,7 +216,7 @@ impl<S: Stream> Fetch<'_, S> {
     async fn all(&mut self) -> Result<(), LinkError> {
         let total_bytes = self.volumes.iter().map(|volume| bytes_of(volume.pages)).sum();
         let (round, interruptions) = (self.at.round, self.at.interruptions);
-        let mut progress = Progress { total_bytes, round, interruptions, ..Progress::default() };
+        let mut progress = CopyProgress { total_bytes, round, interruptions, ..CopyProgress::default() };
         let volumes = self.volumes;
         let mut places = (0u32..).zip(volumes).flat_map(|(i, volume)| (0..chunks(volume)).map(move |chunk| (i, chunk)));
         for _ in 0..self.at.compared {

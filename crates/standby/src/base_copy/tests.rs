@@ -58,7 +58,7 @@ impl BaseCopy for Source {
 #[derive(Default)]
 struct Target {
     files: Vec<Vec<u8>>,
-    progress: Progress,
+    progress: CopyProgress,
     syncs: u32,
     finished: bool,
     /// The number of times that the disk returns other bytes than were written.
@@ -106,7 +106,7 @@ impl CopyInto for Target {
         Ok(())
     }
 
-    fn progress(&mut self, done: Progress) {
+    fn progress(&mut self, done: CopyProgress) {
         self.progress = done;
     }
 }
@@ -183,7 +183,8 @@ async fn a_copy_is_the_same_and_was_read_back() {
     assert_eq!(target.files, Source::of(&PAGES, 0).contents);
     assert_eq!((copied.sent_bytes, copied.plan.start, copied.master), (BYTES, Lsn(4096), identity()));
     assert!(target.finished && target.syncs == 1);
-    let done = Progress { compared_bytes: BYTES, sent_bytes: BYTES, total_bytes: BYTES, round: 1, interruptions: 0 };
+    let done =
+        CopyProgress { compared_bytes: BYTES, sent_bytes: BYTES, total_bytes: BYTES, round: 1, interruptions: 0 };
     assert_eq!(target.progress, done);
 }
 

@@ -86,7 +86,7 @@ fn golden_bytes() {
     for (message, expected) in golden() {
         assert_eq!(hex(&framed(&message)), expected, "{:?}", message.kind());
     }
-    assert_eq!(golden().len() + 1, Kind::ALL.len(), "one of each kind; that of Packed stands in its module");
+    assert_eq!(golden().len() + 1, MessageKind::ALL.len(), "one of each kind; that of Packed stands in its module");
     assert_eq!(hex(&PREAMBLE), "0000000848464c4b");
 }
 
@@ -108,7 +108,7 @@ fn truncated_messages_are_refused() {
             assert!(matches!(read(&frame), Err(LinkError::Closed)), "an incomplete frame is waited for");
             let length = (cut - 4) as u32;
             frame[..4].copy_from_slice(&length.to_le_bytes());
-            let raw = message.kind() == Kind::Boxcar;
+            let raw = message.kind() == MessageKind::Boxcar;
             assert!(raw || read(&frame).is_err(), "{:?} cut at {cut}", message.kind());
         }
     }
@@ -122,8 +122,8 @@ fn bytes_left_over_are_refused_except_where_a_newer_release_may_add_them() {
         let length = (frame.len() - 4) as u32;
         frame[..4].copy_from_slice(&length.to_le_bytes());
         match message.kind() {
-            Kind::Boxcar => {}
-            Kind::Hello | Kind::Refused => assert_eq!(read(&frame).unwrap(), message),
+            MessageKind::Boxcar => {}
+            MessageKind::Hello | MessageKind::Refused => assert_eq!(read(&frame).unwrap(), message),
             kind => assert!(read(&frame).is_err(), "{kind:?}"),
         }
     }
@@ -139,10 +139,10 @@ fn lengths_and_kinds_are_checked_before_the_body_comes() {
     assert!(matches!(frame(1, 0), Err(LinkError::UnknownKind { code: 0 })));
     assert!(matches!(frame(1, 21), Err(LinkError::UnknownKind { code: 21 })));
     assert!(matches!(frame(0, 1), Err(LinkError::Malformed { .. })));
-    assert!(matches!(frame(u32::MAX, 7), Err(LinkError::TooLong { kind: Kind::Boxcar, .. })));
+    assert!(matches!(frame(u32::MAX, 7), Err(LinkError::TooLong { kind: MessageKind::Boxcar, .. })));
     assert!(frame(BOXCAR_MAX as u32 + 1, 7).is_ok() && frame(BOXCAR_MAX as u32 + 2, 7).is_err());
     assert!(frame(CONTROL_BYTES_MAX as u32 + 2, 1).is_err());
-    assert!(frame(2, Kind::CopyDone as u8).is_err());
+    assert!(frame(2, MessageKind::CopyDone as u8).is_err());
     let mut out = BytesMut::from(&b"before"[..]);
     let long = Message::Stop(Stop { orderly: true, why: "x".repeat(CONTROL_BYTES_MAX) });
     assert!(matches!(long.put(&mut out, BOXCAR_MAX), Err(LinkError::TooLong { .. })));
@@ -154,7 +154,7 @@ fn lengths_and_kinds_are_checked_before_the_body_comes() {
 fn lengths_within_a_body_are_not_believed() {
     let mut body = vec![1, 1];
     body.extend([0xff, 0xff, 0xff, 0xff, 0x0f]);
-    assert!(matches!(Message::parse(Kind::Hello, body.into()), Err(LinkError::Malformed { .. })));
+    assert!(matches!(Message::parse(MessageKind::Hello, body.into()), Err(LinkError::Malformed { .. })));
 }
 
 /// Changing any byte leads to a refusal or another message, never to a panic.
@@ -203,5 +203,5 @@ async fn no_boxcar_before_pairing() {
     let (mut near, far) = tokio::io::duplex(64);
     near.write_all(&framed(&Message::Boxcar(Bytes::from_static(b"abc")))).await.unwrap();
     let mut reader = FrameReader::new(far, Duration::from_secs(5));
-    assert!(matches!(reader.next().await, Err(LinkError::TooLong { kind: Kind::Boxcar, bytes_max: 0, .. })));
+    assert!(matches!(reader.next().await, Err(LinkError::TooLong { kind: MessageKind::Boxcar, bytes_max: 0, .. })));
 }

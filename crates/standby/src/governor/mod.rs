@@ -73,7 +73,7 @@ impl Default for GovernorOptions {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum GovernorState {
     CatchingUp,
     Governed,
     Stalled,
@@ -83,7 +83,7 @@ pub enum State {
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub standby: String,
-    pub state: State,
+    pub state: GovernorState,
     pub lag_bytes: u64,
     /// `None` until it has been seen applying.
     pub rate_bytes_per_s: Option<u64>,
@@ -92,7 +92,7 @@ pub struct Report {
 }
 
 struct Governed {
-    state: State,
+    state: GovernorState,
     throttle: Throttle,
     applied: u64,
     moved_us: u64,
@@ -121,7 +121,7 @@ impl Governor {
         let mut throttle = Throttle::new(self.options.law, self.options.lag_bytes_max);
         throttle.sample(now_us, sent.0, applied.0);
         let behind = throttle.lag_share(sent.0) > FREE_SHARE;
-        let state = if behind { State::CatchingUp } else { State::Governed };
+        let state = if behind { GovernorState::CatchingUp } else { GovernorState::Governed };
         let governed = Governed { state, throttle, applied: applied.0, moved_us: now_us, delay_us: 0 };
         self.standbys.lock().insert(standby.to_owned(), governed);
         self.active.store(true, Ordering::Release);
@@ -182,7 +182,7 @@ impl Governed {
         }
         self.throttle.sample(now_us, sent, applied);
         if self.throttle.lag_share(sent) <= FREE_SHARE {
-            self.state = State::Governed;
+            self.state = GovernorState::Governed;
         }
     }
 
@@ -191,12 +191,12 @@ impl Governed {
             // A standby without work does not stall.
             self.moved_us = now_us;
         }
-        if self.state == State::Governed && now_us.saturating_sub(self.moved_us) >= stall_us {
-            self.state = State::Stalled;
+        if self.state == GovernorState::Governed && now_us.saturating_sub(self.moved_us) >= stall_us {
+            self.state = GovernorState::Stalled;
             let lag_bytes = self.throttle.lag_bytes(sent);
             tracing::warn!(target: "holdfast::governor", standby = name, lag_bytes, "the standby applies nothing; the master no longer waits for it");
         }
-        if self.state != State::Governed {
+        if self.state != GovernorState::Governed {
             self.delay_us = 0;
             return 0;
         }

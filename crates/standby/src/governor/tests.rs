@@ -43,10 +43,10 @@ async fn one_that_catches_up_or_has_gone_slows_nothing() {
     let governor = governor();
     governor.connected("a", Lsn(W * 50), Lsn(0));
     assert_eq!(governor.charge(Lsn(W * 50), 1000), Duration::ZERO);
-    assert_eq!(governor.report(Lsn(W * 50))[0].state, State::CatchingUp);
+    assert_eq!(governor.report(Lsn(W * 50))[0].state, GovernorState::CatchingUp);
     // It has caught up, and counts from now on.
     governor.applied("a", Lsn(W * 50), Lsn(W * 50 - W / 5));
-    assert_eq!(governor.report(Lsn(W * 50))[0].state, State::Governed);
+    assert_eq!(governor.report(Lsn(W * 50))[0].state, GovernorState::Governed);
     assert!(governor.charge(Lsn(W * 51), 1000) > Duration::ZERO);
     governor.disconnected("a");
     assert_eq!(governor.charge(Lsn(W * 51), 1000), Duration::ZERO);
@@ -63,9 +63,9 @@ async fn one_that_hangs_is_not_waited_for_for_ever() {
     assert!(governor.charge(full, 0) > Duration::ZERO);
     tokio::time::advance(Duration::from_secs(2)).await;
     assert_eq!(governor.charge(full, 0), Duration::ZERO);
-    assert_eq!(governor.report(full)[0].state, State::Stalled);
+    assert_eq!(governor.report(full)[0].state, GovernorState::Stalled);
     governor.applied("a", full, full);
-    assert_eq!(governor.report(full)[0].state, State::Governed);
+    assert_eq!(governor.report(full)[0].state, GovernorState::Governed);
     assert!(governor.charge(Lsn(4 * W), 0) > Duration::ZERO);
 }
 
@@ -77,7 +77,7 @@ async fn an_idle_standby_does_not_stall() {
     assert_eq!(governor.charge(Lsn(500), 1000), Duration::ZERO);
     governor.applied("a", Lsn(1500), Lsn(500));
     governor.charge(Lsn(1500), 1000);
-    assert_eq!(governor.report(Lsn(1500))[0].state, State::Governed);
+    assert_eq!(governor.report(Lsn(1500))[0].state, GovernorState::Governed);
 }
 
 #[tokio::test(start_paused = true)]

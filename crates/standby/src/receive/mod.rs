@@ -36,7 +36,7 @@ use crate::link::{Link, Stream, greet};
 use crate::message::{Message, Stop, Wants, Welcome};
 use crate::pairing::{self, Decision, Finding};
 use crate::refusal::{Reason, Refusal};
-use crate::standby::{Phase, Standby};
+use crate::standby::{LinkPhase, Standby};
 
 /// Connects to the master. It is called again after each end of a link; the address may have changed meanwhile.
 pub trait Connect: Send + Sync {
@@ -136,7 +136,7 @@ pub async fn follow<C: Connect>(mut follower: Follower<C>) -> Ended {
             Err(error) => return Ended::Failed(error),
         };
         tracing::info!(target: "holdfast::receive", %why, "the link to the master has ended; connecting again");
-        follower.standby.changed(&Phase::Waiting { why, pause });
+        follower.standby.changed(&LinkPhase::Waiting { why, pause });
         tokio::select! {
             biased;
             () = asked_to_stop(&mut follower.stop) => return Ended::Stopped,
@@ -185,12 +185,12 @@ pub async fn check<C: Connect>(follower: &Follower<C>) -> Result<Decision, LinkE
 /// Connects, greets and finds the position to continue from.
 async fn pair<C: Connect>(follower: &Follower<C>) -> Result<(Link<C::Stream>, Welcome, Decision), LinkError> {
     let Follower { standby, connect, options, instance, .. } = follower;
-    standby.changed(&Phase::Connecting);
+    standby.changed(&LinkPhase::Connecting);
     let connected = tokio::time::timeout(options.greeting_max, connect.connect()).await;
     let stream = connected.map_err(|_| LinkError::TooSlow { what: "connect" })?.map_err(LinkError::Io)?;
     let identity = standby.identity();
     let (mut link, welcome) = greet(stream, standby.name(), *instance, Wants::Follow(identity), options).await?;
-    standby.changed(&Phase::Pairing { master: welcome.name.clone() });
+    standby.changed(&LinkPhase::Pairing { master: welcome.name.clone() });
     let fits = pairing::check(&identity, &welcome.identity);
     let newest = standby.newest_epoch();
     if let Some(refusal) = fits.err().or_else(|| pairing::superseded(&welcome.identity, newest)) {
@@ -213,7 +213,11 @@ async fn one_link<C: Connect>(follower: &mut Follower<C>, was_following: &mut bo
         Decision::Start(start) => {
             *was_following = true;
             follower.standby.learned(&welcome);
-            follower.standby.changed(&Phase::Following { master: welcome.name, from: start.lsn, to: welcome.tip.lsn });
+            follower.standby.changed(&LinkPhase::Following {
+                master: welcome.name,
+                from: start.lsn,
+                to: welcome.tip.lsn,
+            });
             link.allow_boxcars(welcome.identity.segment_bytes);
             session::run(follower, &mut link, start, welcome.identity).await
         }

@@ -10,7 +10,7 @@ use super::net::Net;
 use super::nodes::{MasterNode, StandbyNode, identity};
 use super::refusals::{master, standby_of};
 use crate::link_server::LinkServer;
-use crate::standby::{Phase, Standby};
+use crate::standby::{LinkPhase, Standby};
 
 /// Waits, in virtual time, until the standby has everything up to `lsn`.
 async fn until_it_has(standby: &StandbyNode, lsn: Lsn) {
@@ -36,7 +36,7 @@ async fn without_its_lease_a_master_ships_nothing() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!((standby.trail().durable(), hub.standbys().len()), (before, 1), "connected, and nothing is sent");
     master.may_ship.store(true, Ordering::Relaxed);
-    hub.look();
+    hub.wake_links();
     until_it_has(&standby, master.trail().durable()).await;
 }
 
@@ -58,7 +58,7 @@ async fn a_standby_that_knows_a_newer_epoch_takes_nothing_of_the_old_master() {
         "nothing written, nothing applied"
     );
     assert!(hub.standbys().is_empty(), "it does not follow");
-    let refused = |phase: &Phase| matches!(phase, Phase::Waiting { why, .. } if why.contains("was deposed"));
+    let refused = |phase: &LinkPhase| matches!(phase, LinkPhase::Waiting { why, .. } if why.contains("was deposed"));
     assert!(standby.phases.lock().iter().any(refused), "the phase says why");
 }
 
@@ -84,6 +84,6 @@ async fn a_master_that_was_put_back_is_reported_by_its_standby() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(back.rolled_back.lock().len() > 1, "the master hears it, and again after a start");
     assert_eq!(standby.trail().durable(), end, "the standby keeps what it has");
-    let refused = |phase: &Phase| matches!(phase, Phase::Waiting { why, .. } if why.contains("Do not rejoin"));
+    let refused = |phase: &LinkPhase| matches!(phase, LinkPhase::Waiting { why, .. } if why.contains("Do not rejoin"));
     assert!(standby.phases.lock().iter().any(refused), "the phase names the side that has the acknowledged commits");
 }

@@ -25,7 +25,7 @@ use crate::packing::Packing;
 use crate::receive::{Blocking, Ended, Follower, follow};
 use crate::refusal::{Reason, Refusal};
 use crate::simulation::net::Net;
-use crate::standby::{Phase, Standby};
+use crate::standby::{LinkPhase, Standby};
 use crate::sync_set::{Reached, SyncSet};
 use crate::{Governor, governor::GovernorOptions};
 
@@ -203,7 +203,7 @@ pub struct StandbyNode {
     trail: Trail,
     allowed: AtomicU64,
     applied: watch::Sender<Lsn>,
-    pub phases: Mutex<Vec<Phase>>,
+    pub phases: Mutex<Vec<LinkPhase>>,
     pub anchor: Option<Tip>,
     pub writes_take: Duration,
     /// The newest epoch that it has learned from elsewhere than its trail.
@@ -317,7 +317,7 @@ impl Standby for StandbyNode {
         self.applied.subscribe()
     }
 
-    fn changed(&self, phase: &Phase) {
+    fn changed(&self, phase: &LinkPhase) {
         self.phases.lock().push(phase.clone());
     }
 }

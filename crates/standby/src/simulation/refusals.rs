@@ -19,7 +19,7 @@ use crate::message::{Answer, Hello, Message, Position, Wants, Welcome};
 use crate::pairing::Decision;
 use crate::receive::{Connect, Ended};
 use crate::refusal::Reason;
-use crate::standby::{Phase, Standby};
+use crate::standby::{LinkPhase, Standby};
 use crate::{ask, receive};
 
 /// A master with some boxcars over several segments.
@@ -309,7 +309,7 @@ async fn after_a_link_that_worked_the_next_one_is_made_soon() {
     let last_pause = || {
         let phases = standby.phases.lock();
         phases.iter().rev().find_map(|phase| match phase {
-            Phase::Waiting { pause, .. } => Some(*pause),
+            LinkPhase::Waiting { pause, .. } => Some(*pause),
             _ => None,
         })
     };

@@ -11,7 +11,7 @@ use holdfast_types::{Epoch, Lsn};
 use super::{
     Bench, DIR, Follower, SEGMENT_BYTES, follow_from, forged, layout, numbers, options, record, segment_file, shipped,
 };
-use crate::boxcar::{Kind, SHIPPED_HEAD_BYTES};
+use crate::boxcar::{BoxcarKind, SHIPPED_HEAD_BYTES};
 use crate::control::Control;
 use crate::layout::BLOCK;
 use crate::shipped::ShippedFlaw;
@@ -45,7 +45,7 @@ fn control(disk: &FaultDisk) -> Control {
 fn a_follower_has_the_same_shipped_bytes_and_its_own_proofs_over_segments() {
     let (_, master) = master(20, 9000);
     let (disk, mut follower, all) = follower(&master, 5);
-    assert!(layout().segment_of(master.end()) > 3 && all.iter().any(|boxcar| boxcar.kind == Kind::SegmentEnd));
+    assert!(layout().segment_of(master.end()) > 3 && all.iter().any(|boxcar| boxcar.kind == BoxcarKind::SegmentEnd));
     let position = follower.trail.durable();
     for boxcar in &all[5..] {
         follower.receive(std::slice::from_ref(boxcar)).unwrap();
@@ -70,7 +70,7 @@ fn a_follower_has_the_same_shipped_bytes_and_its_own_proofs_over_segments() {
 fn boxcars_of_one_segment_share_a_write_and_a_sync() {
     let (_, master) = master(12, 9000);
     let (disk, mut follower, all) = follower(&master, 0);
-    let end = all.iter().position(|boxcar| boxcar.kind == Kind::SegmentEnd).unwrap();
+    let end = all.iter().position(|boxcar| boxcar.kind == BoxcarKind::SegmentEnd).unwrap();
     // Prepared beforehand, so that only the writes of boxcars are counted.
     follower.receive(&[]).unwrap();
     let before = disk.stats();
@@ -223,7 +223,7 @@ fn a_full_disk_is_an_error_that_can_be_tried_again() {
     let (disk, mut follower, all) = follower(&master, 0);
     // Room for the segment in use, two ready ones, and the control file with its successor.
     disk.set_capacity(Some(3 * SEGMENT_BYTES + 2 * BLOCK));
-    let ends: Vec<usize> = (0..all.len()).filter(|index| all[*index].kind == Kind::SegmentEnd).collect();
+    let ends: Vec<usize> = (0..all.len()).filter(|index| all[*index].kind == BoxcarKind::SegmentEnd).collect();
     follower.receive(&all[..=ends[1]]).unwrap();
     let before = follower.trail.tip();
     for _ in 0..3 {
@@ -241,15 +241,15 @@ fn a_full_disk_is_an_error_that_can_be_tried_again() {
 }
 
 #[test]
-fn what_is_received_after_a_look_for_room_is_not_refused_again() {
+fn what_is_received_after_a_check_of_room_is_not_refused_again() {
     let (_, master) = master(20, 9000);
     let (disk, mut follower, all) = follower(&master, 0);
     disk.set_capacity(Some(3 * SEGMENT_BYTES + 2 * BLOCK));
     assert!(matches!(follower.receive(&all), Err(ReceiveError::Full { .. })));
-    follower.trail.look_for_room();
+    follower.trail.check_room();
     assert!(matches!(follower.receive(&all), Err(ReceiveError::Full { .. })), "there is none yet");
     disk.set_capacity(None);
-    follower.trail.look_for_room();
+    follower.trail.check_room();
     follower.receive(&all).unwrap();
     assert_eq!(shipped(&follower.trail), all);
 }
@@ -292,8 +292,9 @@ fn a_torn_write_of_several_boxcars_is_a_tail_wherever_it_is_torn() {
             let (_, master) = master(40, 9000);
             let (disk, mut follower, all) = follower(&master, 1);
             // The last three boxcars of a segment, the end among them.
-            let end =
-                (0..all.len()).filter(|index| all[*index].kind == Kind::SegmentEnd).nth(4 * usize::from(recycled));
+            let end = (0..all.len())
+                .filter(|index| all[*index].kind == BoxcarKind::SegmentEnd)
+                .nth(4 * usize::from(recycled));
             let last = end.unwrap();
             for boxcar in &all[1..last - 2] {
                 follower.trail.retain_from(boxcar.lsn);
@@ -307,7 +308,7 @@ fn a_torn_write_of_several_boxcars_is_a_tail_wherever_it_is_torn() {
             let byte = disk.contents(&segment_file(1, segment)).unwrap()[offset as usize];
             disk.overwrite(&segment_file(1, segment), offset, &[byte ^ 0x10]);
             let again = Follower::open(&disk).unwrap_or_else(|error| panic!("boxcar {torn} byte {within}: {error}"));
-            let unharmed = hit.kind == Kind::SegmentEnd && within == 300;
+            let unharmed = hit.kind == BoxcarKind::SegmentEnd && within == 300;
             assert_eq!(again.recovered.end, if unharmed { hit.end } else { hit.lsn });
             // In a recycled segment, a last boxcar without its head is taken for the segment's earlier content.
             let unseen = unharmed || (recycled && torn == 2 && within == 33);
@@ -323,7 +324,7 @@ fn a_torn_write_of_several_boxcars_is_a_tail_wherever_it_is_torn() {
 fn recycling_works_and_the_last_boxcar_stays_known() {
     let (_, master) = master(30, 9000);
     let (disk, mut follower, all) = follower(&master, 1);
-    let end = all.iter().rposition(|boxcar| boxcar.kind == Kind::SegmentEnd).unwrap();
+    let end = all.iter().rposition(|boxcar| boxcar.kind == BoxcarKind::SegmentEnd).unwrap();
     for boxcar in &all[1..=end] {
         follower.trail.retain_from(Lsn(u64::MAX));
         follower.receive(std::slice::from_ref(boxcar)).unwrap();

@@ -27,9 +27,9 @@ use crate::preparer::{Preparer, Round};
 use crate::room::charge_bytes;
 use crate::shared::{Phase, Span};
 use crate::shipped::Shipped;
-use crate::trail::{Recovered, Role, Trail};
+use crate::trail::{Recovered, Trail, TrailRole};
 use crate::writer::Writer;
-use crate::{Boxcar, Kind};
+use crate::{Boxcar, BoxcarKind};
 
 pub const SEGMENT_BYTES: u64 = 64 << 10;
 pub const DIR: &str = "/trail";
@@ -78,9 +78,9 @@ impl Bench {
     pub fn open_at(disk: &FaultDisk, options: TrailOptions, unix_ms: u64) -> Result<Bench, TrailError> {
         let clock = Arc::new(StepClock::starting_at(unix_ms));
         let Parts { shared, role, preparer, lock, recovered } = open_parts(Arc::new(disk.clone()), clock, options)?;
-        let Role::Writes(writer) = role else { panic!("it follows") };
+        let TrailRole::Writes(writer) = role else { panic!("it follows") };
         let writer = Arc::into_inner(writer).unwrap().into_inner();
-        let trail = Trail::without_threads(shared, Role::Driven, lock);
+        let trail = Trail::without_threads(shared, TrailRole::Driven, lock);
         Ok(Bench { trail, writer, preparer, recovered, acknowledged: Arc::default() })
     }
 
@@ -173,7 +173,7 @@ impl Follower {
 
     /// Receives, with the segments that it may need. A preparer that failed has marked the trail as failed.
     pub fn receive(&mut self, boxcars: &[Shipped]) -> Result<(), ReceiveError> {
-        let ends = boxcars.iter().filter(|boxcar| boxcar.kind == Kind::SegmentEnd).count();
+        let ends = boxcars.iter().filter(|boxcar| boxcar.kind == BoxcarKind::SegmentEnd).count();
         while self.preparer.round() == Round::Busy {}
         loop {
             let state = self.trail.state();
@@ -240,7 +240,7 @@ pub fn record(number: u64, bytes: usize) -> Vec<u8> {
 /// Numbers of all readable records; checks every byte of them.
 pub fn numbers(trail: &Trail) -> Vec<u64> {
     let boxcars = trail.read(trail.first()).unwrap().map(Result::unwrap);
-    boxcars.filter(|boxcar| boxcar.kind == Kind::Data).flat_map(|boxcar| parse(&boxcar.body)).collect()
+    boxcars.filter(|boxcar| boxcar.kind == BoxcarKind::Data).flat_map(|boxcar| parse(&boxcar.body)).collect()
 }
 
 fn parse(mut body: &[u8]) -> Vec<u64> {

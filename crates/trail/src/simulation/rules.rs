@@ -12,7 +12,7 @@ use super::{Bench, DIR, SEGMENT_BYTES, layout, options, record, segment_file};
 use crate::boxcar::disk_bytes;
 use crate::control::Control;
 use crate::layout::BLOCK;
-use crate::{Kind, ReserveError, TrailOptions};
+use crate::{BoxcarKind, ReserveError, TrailOptions};
 
 /// Options whose failure hook counts.
 fn counting() -> (TrailOptions, Arc<AtomicU32>) {
@@ -50,7 +50,7 @@ fn idle_and_closing_trails_prove_the_last_boxcar_once() {
     bench.prove();
     bench.prove();
     let boxcars = bench.boxcars();
-    assert_eq!(boxcars.iter().map(|boxcar| boxcar.kind).collect::<Vec<_>>(), [Kind::Data, Kind::Proof]);
+    assert_eq!(boxcars.iter().map(|boxcar| boxcar.kind).collect::<Vec<_>>(), [BoxcarKind::Data, BoxcarKind::Proof]);
     assert_eq!(boxcars[1].proven, span.end);
 }
 

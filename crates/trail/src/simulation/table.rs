@@ -8,7 +8,7 @@ use holdfast_types::{Epoch, Lsn};
 
 use super::{Bench, DIR, ID, SEGMENT_BYTES, layout, segment_file};
 use crate::Span;
-use crate::boxcar::{Builder, Flaw, Head, Kind};
+use crate::boxcar::{BoxcarKind, Builder, Flaw, Head};
 use crate::control::Control;
 use crate::dump::{Dump, DumpItem};
 use crate::error::TrailError;
@@ -245,7 +245,8 @@ fn row_14_the_idle_proof_makes_rot_in_the_last_acknowledged_boxcar_damage() {
 fn row_14_evidence_in_a_later_segment_counts() {
     let (disk, bench) = long();
     let control = Control::read(&disk, Path::new(DIR)).unwrap().unwrap();
-    let end_of_second = bench.boxcars().into_iter().filter(|boxcar| boxcar.kind == Kind::SegmentEnd).nth(1).unwrap();
+    let end_of_second =
+        bench.boxcars().into_iter().filter(|boxcar| boxcar.kind == BoxcarKind::SegmentEnd).nth(1).unwrap();
     drop(bench);
     assert!(control.proven < end_of_second.lsn);
     flip(&disk, &segment_file(1, 2), layout().offset_of(end_of_second.lsn) + 33);
@@ -360,7 +361,7 @@ fn built(lsn: Lsn, incarnation: u32, previous_checksum: u32) -> (AlignedBuf, u32
     let head = Head {
         proven: lsn,
         incarnation,
-        kind: Kind::Data,
+        kind: BoxcarKind::Data,
         epoch: Epoch(1),
         trail_id: ID,
         segment: 1,

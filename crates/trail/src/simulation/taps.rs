@@ -7,7 +7,7 @@ use holdfast_types::Lsn;
 use parking_lot::Mutex;
 
 use super::{Bench, Follower, layout, options, shipped};
-use crate::boxcar::Kind;
+use crate::boxcar::BoxcarKind;
 use crate::layout::BLOCK;
 use crate::{Match, Shipped, Tap, Trail, TrailError, TrailOptions};
 
@@ -52,7 +52,7 @@ fn a_tap_gives_the_segments_first_then_each_boxcar_before_it_is_durable() {
     for (boxcar, durable) in boxcars[live..].iter().zip(&durable[live..]) {
         assert_eq!(boxcar.lsn, *durable, "everything before it was durable, it was not");
     }
-    assert!(boxcars.iter().filter(|boxcar| boxcar.kind == Kind::SegmentEnd).count() >= 2);
+    assert!(boxcars.iter().filter(|boxcar| boxcar.kind == BoxcarKind::SegmentEnd).count() >= 2);
     *tap.lock() = None;
 }
 

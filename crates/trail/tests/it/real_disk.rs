@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use holdfast_seams::{RealClock, RealDisk, SyncMethod};
-use holdfast_trail::{Boxcar, Kind, Recovered, Trail, TrailError, TrailOptions};
+use holdfast_trail::{Boxcar, BoxcarKind, Recovered, Trail, TrailError, TrailOptions};
 use holdfast_types::Lsn;
 
 /// Longer than anything here takes that ends at all.
@@ -36,7 +36,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 
 pub fn records(trail: &Trail, from: Lsn) -> Vec<Vec<u8>> {
     let boxcars: Vec<Boxcar> = trail.read(from).unwrap().map(Result::unwrap).collect();
-    boxcars.into_iter().filter(|boxcar| boxcar.kind == Kind::Data).map(|boxcar| boxcar.body).collect()
+    boxcars.into_iter().filter(|boxcar| boxcar.kind == BoxcarKind::Data).map(|boxcar| boxcar.body).collect()
 }
 
 /// Appends `count` bodies of `bytes` and waits until all are durable.
@@ -125,7 +125,7 @@ fn an_idle_trail_proves_its_last_boxcar_by_itself() {
     append_all(&trail, 1, 100);
     until("it is proven", || trail.stats().proofs > 0);
     let last = trail.read(recovered.first).unwrap().last().unwrap().unwrap();
-    assert_eq!(last.kind, Kind::Proof);
+    assert_eq!(last.kind, BoxcarKind::Proof);
     trail.close().unwrap();
     let proofs = trail.stats().proofs;
     assert_eq!(proofs, 1, "closing need not prove it again");

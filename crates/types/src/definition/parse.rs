@@ -1,6 +1,6 @@
 //! Takes the text of a CREATE TABLE apart.
 
-use super::token::{Kind, Token, tokens};
+use super::token::{Token, TokenKind, tokens};
 use super::{Clause, ClauseKind, ColumnText, Definition, Reference};
 
 /// Words with which a clause of a column begins.
@@ -50,9 +50,9 @@ fn items(tokens: &[Token]) -> Vec<std::ops::Range<usize>> {
     let (mut depth, mut from, mut found) = (0_usize, 0, Vec::new());
     for (i, token) in tokens.iter().enumerate() {
         match token.kind {
-            Kind::Open => depth += 1,
-            Kind::Close => depth = depth.saturating_sub(1),
-            Kind::Comma if depth == 0 => {
+            TokenKind::Open => depth += 1,
+            TokenKind::Close => depth = depth.saturating_sub(1),
+            TokenKind::Comma if depth == 0 => {
                 found.push(from..i);
                 from = i + 1;
             }
@@ -98,14 +98,14 @@ impl<'t> Reader<'t> {
     /// Passes over what stands in parentheses; returns the positions of both.
     fn parentheses(&mut self) -> Option<(usize, usize)> {
         let open = self.at;
-        if self.peek()?.kind != Kind::Open {
+        if self.peek()?.kind != TokenKind::Open {
             return None;
         }
         let mut depth = 0_usize;
         loop {
             match self.peek()?.kind {
-                Kind::Open => depth += 1,
-                Kind::Close => depth -= 1,
+                TokenKind::Open => depth += 1,
+                TokenKind::Close => depth -= 1,
                 _ => {}
             }
             self.at += 1;
@@ -128,7 +128,7 @@ impl<'t> Reader<'t> {
         let from = self.tokens[self.at - 1].at.end;
         while self.peek().is_some_and(|t| !BEGINS.iter().any(|word| t.is(self.sql, word))) {
             match self.peek()?.kind {
-                Kind::Open => drop(self.parentheses()?),
+                TokenKind::Open => drop(self.parentheses()?),
                 _ => self.at += 1,
             }
         }
@@ -225,7 +225,7 @@ impl<'t> Reader<'t> {
 
     /// An expression in parentheses, a constant with or without a sign, or a name.
     fn default(&mut self) -> Option<()> {
-        if self.peek()?.kind == Kind::Open {
+        if self.peek()?.kind == TokenKind::Open {
             return self.parentheses().map(drop);
         }
         if matches!(self.peek()?.text(self.sql), "+" | "-") {
@@ -239,7 +239,7 @@ impl<'t> Reader<'t> {
     fn reference(&mut self) -> Option<Reference> {
         self.expect("references")?;
         let mut found = Reference { parent: self.name()?, ..Reference::default() };
-        if self.peek().is_some_and(|t| t.kind == Kind::Open) {
+        if self.peek().is_some_and(|t| t.kind == TokenKind::Open) {
             found.parent_columns = self.names()?;
         }
         loop {

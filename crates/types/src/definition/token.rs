@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// What a token is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum TokenKind {
     /// An unquoted word.
     Word,
     /// A name in quotes of any kind; a string counts, as SQLite takes it for a name too.
@@ -21,7 +21,7 @@ pub enum Kind {
 /// A token of a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     pub at: Range<usize>,
 }
 
@@ -32,15 +32,15 @@ impl Token {
 
     /// Whether it is this keyword.
     pub fn is(&self, of: &str, word: &str) -> bool {
-        self.kind == Kind::Word && self.text(of).eq_ignore_ascii_case(word)
+        self.kind == TokenKind::Word && self.text(of).eq_ignore_ascii_case(word)
     }
 
     /// The name it stands for.
     pub fn name(&self, of: &str) -> Option<String> {
         let text = self.text(of);
         match self.kind {
-            Kind::Word => Some(text.to_owned()),
-            Kind::Quoted => {
+            TokenKind::Word => Some(text.to_owned()),
+            TokenKind::Quoted => {
                 let quote = text.chars().next()?;
                 let inner = text.get(1..text.len().checked_sub(1)?)?;
                 let close = if quote == '[' { ']' } else { quote };
@@ -65,18 +65,18 @@ pub fn tokens(text: &str) -> Vec<Token> {
             _ if rest.starts_with("--") => (None, rest.find('\n').unwrap_or(rest.len())),
             _ if rest.starts_with("/*") => (None, rest[2..].find("*/").map_or(rest.len(), |end| end + 4)),
             _ if c.is_whitespace() => (None, c.len_utf8()),
-            '"' | '\'' | '`' => (Some(Kind::Quoted), quoted(rest, c)),
-            '[' => (Some(Kind::Quoted), rest.find(']').map_or(rest.len(), |end| end + 1)),
-            '(' => (Some(Kind::Open), 1),
-            ')' => (Some(Kind::Close), 1),
-            ',' => (Some(Kind::Comma), 1),
-            'x' | 'X' if rest[1..].starts_with('\'') => (Some(Kind::Other), 1 + quoted(&rest[1..], '\'')),
+            '"' | '\'' | '`' => (Some(TokenKind::Quoted), quoted(rest, c)),
+            '[' => (Some(TokenKind::Quoted), rest.find(']').map_or(rest.len(), |end| end + 1)),
+            '(' => (Some(TokenKind::Open), 1),
+            ')' => (Some(TokenKind::Close), 1),
+            ',' => (Some(TokenKind::Comma), 1),
+            'x' | 'X' if rest[1..].starts_with('\'') => (Some(TokenKind::Other), 1 + quoted(&rest[1..], '\'')),
             '0'..='9' => {
                 let end = rest.find(|c: char| !(is_word(c) || c == '.'));
-                (Some(Kind::Other), end.unwrap_or(rest.len()))
+                (Some(TokenKind::Other), end.unwrap_or(rest.len()))
             }
-            _ if is_word(c) => (Some(Kind::Word), rest.find(|c| !is_word(c)).unwrap_or(rest.len())),
-            _ => (Some(Kind::Other), c.len_utf8()),
+            _ if is_word(c) => (Some(TokenKind::Word), rest.find(|c| !is_word(c)).unwrap_or(rest.len())),
+            _ => (Some(TokenKind::Other), c.len_utf8()),
         };
         found.extend(kind.map(|kind| Token { kind, at: at..at + length }));
         at += length;

@@ -2,7 +2,7 @@
 //! compares.
 
 use super::{Lags, Page};
-use crate::figures::{DumpFigures, Figures, Role, StandbyFigures};
+use crate::figures::{DumpFigures, Figures, ServerRole, StandbyFigures};
 use prometheus_client::registry::Unit::{Bytes, Seconds};
 use std::fmt::Result;
 
@@ -19,7 +19,7 @@ pub(super) fn server(page: &mut Page<'_>, of: &Figures) -> Result {
     let built = ("holdfast_build_info", "Always 1; the version that runs is a label.");
     page.gauges(built, None, [([("version", of.version), ("node", &*health.name)], 1_u64)].into_iter())?;
     let role = ("holdfast_role", "1 for the role that the server has, 0 for the others.");
-    let rows = Role::ALL.into_iter().map(|role| ([("role", role.name())], u64::from(role == health.role)));
+    let rows = ServerRole::ALL.into_iter().map(|role| ([("role", role.name())], u64::from(role == health.role)));
     page.gauges(role, None, rows)?;
     page.gauge(("holdfast_serving", "1 while clients are admitted."), None, u64::from(health.serves))?;
     let writable = ("holdfast_writable", "1 while commits are acknowledged here: a master with its lease.");
@@ -135,7 +135,7 @@ pub(super) fn replication(page: &mut Page<'_>, of: &Figures, lags: &Lags) -> Res
     page.gauges(delay, Some(Seconds), of.standbys.iter().map(|s| ([("standby", &*s.name)], seconds(s.delay_us))))?;
 
     let health = &of.health;
-    let is_standby = health.role == Role::Standby;
+    let is_standby = health.role == ServerRole::Standby;
     let follows = ("holdfast_following", "On a standby: 1 while it is connected to its master.");
     let labels = || [("node", &*health.name)];
     page.gauges(follows, None, is_standby.then(|| (labels(), u64::from(health.follows))).into_iter())?;

@@ -20,7 +20,7 @@ use crate::state::fragments::is_dead;
 use crate::state::registry::Registry;
 use holdfast_store::schema_map::{PREPARED_TABLE, TableMap};
 use holdfast_store::volume::REDO_CACHE_KIB;
-use holdfast_trail::{Boxcar, Kind, Reader};
+use holdfast_trail::{Boxcar, BoxcarKind, Reader};
 use holdfast_types::record::{Batch, Record, RecordReader};
 use holdfast_types::schema::Schema;
 use holdfast_types::{Epoch, Hlc, Lsn, TxnId, VolumeId};
@@ -180,7 +180,7 @@ impl Apply {
             self.next = self.reader.next().transpose()?;
         }
         // The end of a segment ends in the next one.
-        let may = |b: &Boxcar| b.end <= until || (b.kind != Kind::Data && b.lsn < until);
+        let may = |b: &Boxcar| b.end <= until || (b.kind != BoxcarKind::Data && b.lsn < until);
         Ok(self.next.take_if(|b| may(b)))
     }
 

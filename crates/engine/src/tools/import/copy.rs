@@ -8,7 +8,7 @@
 //! The file has no name that a start looks at before the engine lists it: a crash leaves it to be removed.
 
 use super::source::Source;
-use super::{ImportError, OnProgress, Progress, show, sqlite_error};
+use super::{ImportError, ImportProgress, OnProgress, show, sqlite_error};
 use crate::state::sqlite_uri::sqlite_uri;
 use crossbeam_channel::RecvTimeoutError;
 use holdfast_seams::{Create, Disk, OpenHow};
@@ -53,7 +53,7 @@ fn try_build(
     disk.open(path, &new).map_err(|source| ImportError::Io { what: "create", path: show(path), source })?;
     let utf8 = source.is_utf8()?;
     reporting(path, total, progress, || if utf8 { vacuum_into(source, path) } else { copy_rows(source, path, id) })?;
-    progress(Progress::Sealing);
+    progress(ImportProgress::Sealing);
     add_internal_tables(source, path, id)?;
     seal(disk, path, id, 0).map_err(|e| ImportError::Failed { path: show(source.path()), message: e.to_string() })
 }
@@ -66,7 +66,7 @@ fn reporting<T>(path: &Path, total: u64, progress: &OnProgress, work: impl FnOnc
     let (working, ended) = crossbeam_channel::bounded::<()>(0);
     let report = || {
         let written = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        progress(Progress::Copying { done: written.min(total), total });
+        progress(ImportProgress::Copying { done: written.min(total), total });
     };
     std::thread::scope(|scope| {
         scope.spawn(move || {

@@ -43,7 +43,7 @@ pub struct Import {
 
 /// How far an import has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ImportProgress {
     /// The file is being checked for damage.
     Checking,
     /// Bytes of the copy written, and about how many there will be.
@@ -53,7 +53,7 @@ pub enum Progress {
 }
 
 /// Called now and then while an import is under way.
-pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
+pub type OnProgress = Arc<dyn Fn(ImportProgress) + Send + Sync>;
 
 /// What an import made.
 #[derive(Clone, Debug, PartialEq, Eq)]

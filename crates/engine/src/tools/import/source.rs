@@ -3,7 +3,7 @@
 //! SQLite makes a `-shm` file, and an empty `-wal`, next to a WAL database even when it only reads; what was not there
 //! before is removed again when the source is dropped, unless another program has opened the database meanwhile.
 
-use super::{ImportError, OnProgress, Progress, collations, show, sqlite_error};
+use super::{ImportError, ImportProgress, OnProgress, collations, show, sqlite_error};
 use crate::state::sqlite_uri::sqlite_uri;
 use holdfast_store::pages::RESERVED_BYTES;
 use holdfast_store::schema_map::{PREPARED_TABLE, SchemaError, is_internal, read_position};
@@ -112,8 +112,8 @@ impl Source {
     /// Refuses a damaged file.
     pub fn check_content(&mut self, progress: &OnProgress) -> Result<(), ImportError> {
         let report = progress.clone();
-        report(Progress::Checking);
-        self.watch(move || report(Progress::Checking));
+        report(ImportProgress::Checking);
+        self.watch(move || report(ImportProgress::Checking));
         let found = self.conn().query_rows(&format!("pragma quick_check({FINDINGS_MAX})"));
         self.watch_no_more();
         let found: Vec<String> = found

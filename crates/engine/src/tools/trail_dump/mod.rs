@@ -17,7 +17,7 @@ pub use sql::{Script, literal};
 use crate::state::error::OpenError;
 use crate::state::manifest::Manifest;
 use crate::state::options::Options;
-use holdfast_trail::{Boxcar, Dump, DumpItem, Kind};
+use holdfast_trail::{Boxcar, BoxcarKind, Dump, DumpItem};
 use holdfast_types::record::RecordReader;
 use holdfast_types::{Lsn, VolumeId};
 use names::Names;
@@ -89,9 +89,9 @@ fn show_boxcar(boxcar: &Boxcar, filter: Filter, names: &Names) -> Option<Item> {
         lsn: boxcar.lsn.0,
         end: boxcar.end.0,
         kind: match boxcar.kind {
-            Kind::Data => "data",
-            Kind::Proof => "proof",
-            Kind::SegmentEnd => "segment_end",
+            BoxcarKind::Data => "data",
+            BoxcarKind::Proof => "proof",
+            BoxcarKind::SegmentEnd => "segment_end",
         },
         epoch: boxcar.epoch.0,
         incarnation: boxcar.incarnation,

@@ -12,10 +12,10 @@
 //!
 //! Failure: while the record cannot be written commits wait, and writing it is retried.
 
-use super::records::{CopyState, MirrorOf, Record, RecordState};
-use crate::notify::Notify;
-use crate::settings::Away;
+use crate::records::{CopyState, MirrorOf, Record, RecordState};
 use holdfast_engine::Engine;
+use holdfast_replication::Notify;
+use holdfast_replication::settings::Away;
 use holdfast_types::Lsn;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
@@ -433,3 +433,6 @@ impl MirrorState {
         written
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! A dump's copy of a running server, sent by a master or a standby; `holdfast dump create` fetches it.
+//! A dump's copy, as a running server sends it, a master or a standby; `holdfast dump create` fetches it ([`crate::fetch`]).
 //!
 //! It goes over the link as a base copy does, but nothing is kept for the receiver afterwards. The plan has, in addition to a
 //! base copy's, the server's settings, and the checksum of the boxcar that ends where the copy is taken: it shows which
@@ -6,8 +6,9 @@
 //!
 //! Failure: as of a base copy: while its link is broken the copy is kept for a while.
 
-use crate::base_copy::send_copy;
 use holdfast_engine::{CopyPlan, Engine};
+use holdfast_replication::send_copy;
+use holdfast_replication::settings::FILE_NAME;
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_types::{Lsn, SqlError, SqlResult, SqlState};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// The files of a data directory that a dump contains, apart from the databases and their list. Keys are not among them.
-pub const FILES: [&str; 3] = [crate::settings::FILE_NAME, "pg_hba.conf", "pg_ident.conf"];
+pub const FILES: [&str; 3] = [FILE_NAME, "pg_hba.conf", "pg_ident.conf"];
 
 /// The longest of them.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -37,7 +38,7 @@ pub struct DumpPlan {
 }
 
 /// Begins to send a dump's copy of all databases.
-pub fn begin_dump(engine: &Engine, node: &str, dir: &Path) -> SqlResult<Box<dyn BaseCopy>> {
+pub fn begin(engine: &Engine, node: &str, dir: &Path) -> SqlResult<Box<dyn BaseCopy>> {
     let copy = engine.dump_copy()?;
     let plan = copy.plan().clone();
     // So that the archive has the moment of the dump soon, and the dump can be rolled forward from it.
@@ -82,4 +83,47 @@ fn settings(dir: &Path) -> io::Result<BTreeMap<String, String>> {
         files.insert(name.to_owned(), std::fs::read_to_string(&path)?);
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_engine::{Collect, Options, Report, Step, Submission};
+
+    #[test]
+    fn settings_are_those_that_are_there_and_no_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        assert_eq!(settings(dir.path()).unwrap(), BTreeMap::new());
+        put(FILE_NAME, "workers = 2");
+        put("pg_hba.conf", "local all all trust");
+        put("authentication_secret", "secret");
+        let files = settings(dir.path()).unwrap();
+        assert_eq!(files.keys().collect::<Vec<_>>(), [FILE_NAME, "pg_hba.conf"]);
+        assert_eq!(files[FILE_NAME], "workers = 2");
+        put("pg_hba.conf", &"#".repeat(FILE_BYTES_MAX as usize));
+        settings(dir.path()).unwrap();
+        put("pg_hba.conf", &"#".repeat(FILE_BYTES_MAX as usize + 1));
+        let error = settings(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("pg_hba.conf has 1048577 bytes; the limit is 1048576"), "{error}");
+    }
+
+    #[test]
+    fn the_checksum_is_of_the_boxcar_that_ends_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), Options { segment_bytes: 1 << 20, ..Options::default() }).unwrap();
+        let db = engine.database("holdfast").unwrap();
+        let mut ends = Vec::new();
+        for sql in ["create table t(a)", "insert into t values(1)", "insert into t values(2)"] {
+            let step = Step { stmt: db.prepare(sql, Report::default()).unwrap(), params: Vec::new() };
+            let ticket = db.submit(Submission::new(vec![step], Box::new(Collect::new()))).unwrap();
+            ticket.wait().unwrap().result.unwrap();
+            ends.push(engine.trail().tip());
+        }
+        for (end, checksum) in ends {
+            assert_eq!(checksum_before(&engine, end), Ok(checksum), "{end}");
+        }
+        let (end, _) = engine.trail().tip();
+        assert!(checksum_before(&engine, Lsn(end.0 + 4096)).is_err(), "the trail ends before");
+    }
 }

@@ -5,10 +5,10 @@
 //!
 //! Failure: a directory that cannot be a mirror of this server is refused before it is written.
 
-use super::directory::{MirrorRefused, NAME, trail_of};
-use super::records::{CopyState, MirrorOf};
-use crate::base_copy::{CopyError, CopyTo, check_target};
-use crate::settings::Away;
+use crate::directory::{MirrorRefused, NAME, trail_of};
+use crate::records::{CopyState, MirrorOf};
+use holdfast_replication::settings::Away;
+use holdfast_replication::{CopyError, CopyTo, check_copy_target};
 use holdfast_seams::{Disk, RealDisk};
 use holdfast_standby::identity::Tip;
 use holdfast_trail::TrailId;
@@ -26,7 +26,7 @@ pub fn trail_to_mirror(main: &Path, mirror: &Path) -> Result<Option<TrailId>, Mi
 /// Marks a directory as the mirror of `main`, whose history has a boxcar that ends at `anchor`.
 pub fn mark_for_dump(main: &Path, mirror: &Path, anchor: Tip) -> Result<(), CopyError> {
     let failed = |source| CopyError::Directory { dir: mirror.to_owned(), source };
-    check_target(CopyTo { dir: mirror, name: NAME })?;
+    check_copy_target(CopyTo { dir: mirror, name: NAME })?;
     let main = std::path::absolute(main).map_err(failed)?;
     RealDisk::new().create_dir(mirror).map_err(failed)?;
     let of = MirrorOf {

@@ -1,14 +1,14 @@
 //! Starts and stops the mirror of a server, and records when a server runs without the mirror that it had.
 
-use super::directory::{self, MirrorRefused, same_device};
-use super::loopback_link::LoopbackMaster;
-use super::records::{CopyState, MirrorOf, Record, RecordState};
-use super::state::{MirrorState, Setup, unix_ms};
-use super::status::Status;
-use super::supervisor::{self, Supervisor, link_options};
-use crate::notify::Notify;
-use crate::settings::{Away, SettingsFile};
+use crate::directory::{self, MirrorRefused, same_device};
+use crate::loopback_link::LoopbackMaster;
+use crate::records::{CopyState, MirrorOf, Record, RecordState};
+use crate::state::{MirrorState, Setup, unix_ms};
+use crate::status::MirrorStatus;
+use crate::supervisor::{self, Supervisor, link_options};
 use holdfast_engine::{Engine, Options};
+use holdfast_replication::settings::{Away, SettingsFile};
+use holdfast_replication::{MirrorView, Notify};
 use holdfast_standby::governor::GovernorOptions;
 use holdfast_standby::{Governor, Hub, SyncSet};
 use holdfast_types::Epoch;
@@ -226,8 +226,8 @@ impl Mirror {
         move |bytes| hub.upgrade().map_or(Duration::ZERO, |hub| hub.charge(bytes))
     }
 
-    pub fn status(&self) -> Status {
-        Status::new(self.shared.clone(), self.hub.clone())
+    pub fn status(&self) -> Arc<dyn MirrorView> {
+        Arc::new(MirrorStatus::new(self.shared.clone(), self.hub.clone()))
     }
 
     /// Stops cleanly: the mirror gets what was written last. The server's engine is closed after that.

@@ -14,7 +14,7 @@
 //!
 //! Failure: when step 1 or 2 fails, `mirror_of.toml` is as it was.
 
-use super::records::{CopyState, MirrorOf, write_synced};
+use crate::records::{CopyState, MirrorOf, write_synced};
 use holdfast_seams::{Disk, RealDisk};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ impl<'a> PromotionMark<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Away;
+    use holdfast_replication::settings::Away;
 
     #[test]
     fn it_is_completed_withdrawn_or_repeated() {

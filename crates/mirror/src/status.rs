@@ -1,27 +1,40 @@
 //! The mirror's state, for views and commands.
 
-use super::directory::NAME;
-use super::records::RecordState;
-use super::state::{MirrorState, Phase};
+use crate::directory::NAME;
+use crate::records::RecordState;
+use crate::state::{MirrorState, Phase};
+use holdfast_replication::MirrorView;
 use holdfast_standby::Hub;
 use holdfast_types::StandbyRow;
 use serde_json::json;
 use std::sync::Arc;
 
-/// The mirror's state, for views and commands.
-#[derive(Clone)]
-pub struct Status {
+/// How the mirror is.
+pub struct MirrorStatus {
     shared: Arc<MirrorState>,
     hub: Arc<Hub>,
 }
 
-impl Status {
-    pub fn new(shared: Arc<MirrorState>, hub: Arc<Hub>) -> Status {
-        Status { shared, hub }
+impl MirrorStatus {
+    pub fn new(shared: Arc<MirrorState>, hub: Arc<Hub>) -> MirrorStatus {
+        MirrorStatus { shared, hub }
     }
 
-    /// Its row among the standbys. It never counts as synchronous, a word for other nodes.
-    pub fn state(&self) -> StandbyRow {
+    fn what_commits_do(&self, phase: &Phase) -> String {
+        match phase {
+            Phase::Refused { .. } => "nothing is acknowledged".to_owned(),
+            Phase::InService => "commits wait for both disks".to_owned(),
+            Phase::Away { why } if self.shared.waits() => format!("commits WAIT for the mirror: {why}"),
+            Phase::Away { why } => format!("commits continue WITHOUT the mirror: {why}"),
+            _ if self.shared.waits() => "commits WAIT for the mirror".to_owned(),
+            _ => "commits continue WITHOUT the mirror".to_owned(),
+        }
+    }
+}
+
+impl MirrorView for MirrorStatus {
+    // It never counts as synchronous, a word for other nodes.
+    fn row(&self) -> StandbyRow {
         let phase = self.shared.phase();
         let report = self.hub.standbys().into_iter().next();
         let governed = self.hub.governed().into_iter().next();
@@ -43,7 +56,7 @@ impl Status {
         }
     }
 
-    pub fn json(&self) -> serde_json::Value {
+    fn json(&self) -> serde_json::Value {
         let (phase, record) = (self.shared.phase(), self.shared.record());
         let why = match &phase {
             Phase::Away { why } | Phase::Refused { why } => Some(why.clone()),
@@ -61,16 +74,5 @@ impl Status {
             "left_behind_at_lsn": (record.state == RecordState::LeftBehind).then_some(record.lsn),
             "distrusted": record.distrusted,
         })
-    }
-
-    fn what_commits_do(&self, phase: &Phase) -> String {
-        match phase {
-            Phase::Refused { .. } => "nothing is acknowledged".to_owned(),
-            Phase::InService => "commits wait for both disks".to_owned(),
-            Phase::Away { why } if self.shared.waits() => format!("commits WAIT for the mirror: {why}"),
-            Phase::Away { why } => format!("commits continue WITHOUT the mirror: {why}"),
-            _ if self.shared.waits() => "commits WAIT for the mirror".to_owned(),
-            _ => "commits continue WITHOUT the mirror".to_owned(),
-        }
     }
 }

@@ -20,6 +20,8 @@
 //! Failure: whatever happens to the mirror's disk ends the mirror, never the server; what happens to the main disk ends the
 //! process as it always does.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 mod directory;
 mod from_dump;
 mod lifecycle;
@@ -35,6 +37,4 @@ mod supervisor;
 pub use directory::{MirrorRefused, NAME, same_device};
 pub use from_dump::{mark_for_dump, trail_to_mirror};
 pub use lifecycle::{Mirror, MirrorSettings, check, keep, leave_offline};
-pub use loopback_link::SLOT;
 pub use promote::{PromoteError, Promoted, promote};
-pub use status::Status;

@@ -26,12 +26,12 @@
 //!
 //! An epoch is withdrawn only if no boxcar carries it, so no two masters ever have the same one.
 
-use super::directory::trail_of;
-use super::promotion_mark::PromotionMark;
-use super::records::{CopyState, MirrorOf, Record, RecordState};
-use super::state::unix_ms;
-use crate::settings::{Away, SettingsFile};
+use crate::directory::trail_of;
+use crate::promotion_mark::PromotionMark;
+use crate::records::{CopyState, MirrorOf, Record, RecordState};
+use crate::state::unix_ms;
 use holdfast_engine::{Engine, OpenError, Options};
+use holdfast_replication::settings::{Away, SettingsFile};
 use holdfast_seams::{DiskLock, RealDisk};
 use holdfast_trail::{Dump, DumpItem, Inspection, Trail, TrailError, TrailId, lock_without_opening};
 use holdfast_types::calendar::civil_from_days;

@@ -16,10 +16,10 @@
 //!
 //! Away: the server continues or waits, as configured, and inspects the directory again. Refused: the server does not start.
 
-use super::records::{CopyState, MIRROR_OF, MirrorOf, Record};
-use crate::settings::{Away, FILE_NAME};
-use crate::standby_file::{StandbyFile, StandbyFileError};
+use crate::records::{CopyState, MIRROR_OF, MirrorOf, Record};
 use holdfast_engine::RESTORING;
+use holdfast_replication::settings::{Away, FILE_NAME};
+use holdfast_replication::{StandbyFile, StandbyFileError};
 use holdfast_seams::RealDisk;
 use holdfast_trail::{Dump, TrailError, TrailId};
 use holdfast_types::Epoch;
@@ -246,8 +246,8 @@ fn device(path: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::records::RecordState;
     use super::*;
+    use crate::records::RecordState;
     use std::fs;
 
     const ID: TrailId = TrailId([7; 16]);

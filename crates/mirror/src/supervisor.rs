@@ -10,18 +10,16 @@
 //!
 //! An engine whose disk has failed is abandoned without another write. Nothing that happens here ends the process.
 
-use super::directory::{Action, MainDirectory, MirrorRefused, NAME, inspect, trail_of};
-use super::loopback_link::{EndSignal, FollowEnd, LoopbackConnector, LoopbackMaster, LoopbackStandby, SLOT};
-use super::records::{CopyState, MirrorOf, Record};
-use super::settings::copy_settings;
-use super::state::{MirrorState, Phase};
-use crate::base_copy::{CopyTo, copy_over};
-use crate::clear::clear_for_copy;
-use crate::settings::SettingsFile;
-use crate::standby_file::StandbyFile;
+use crate::directory::{Action, MainDirectory, MirrorRefused, NAME, inspect, trail_of};
+use crate::loopback_link::{EndSignal, FollowEnd, LoopbackConnector, LoopbackMaster, LoopbackStandby};
+use crate::records::{CopyState, MirrorOf, Record};
+use crate::settings::copy_settings;
+use crate::state::{MirrorState, Phase};
 use holdfast_engine::{Engine, OpenError, Options};
+use holdfast_replication::settings::SettingsFile;
+use holdfast_replication::{CopyTo, MIRROR_SLOT, StandbyFile, clear_for_copy, copy_over};
 use holdfast_seams::{Disk, RealDisk};
-use holdfast_standby::base_copy::Progress;
+use holdfast_standby::base_copy::CopyProgress;
 use holdfast_standby::identity::Tip;
 use holdfast_standby::receive::{Blocking, Follower};
 use holdfast_standby::{Ended, Hub, LinkError, LinkOptions, Reason, draw_instance, follow};
@@ -222,8 +220,8 @@ impl Supervisor {
         }
     }
 
-    fn show_progress(&self, done: Progress, logged: &parking_lot::Mutex<Instant>) {
-        let Progress { compared_bytes, total_bytes, round, .. } = done;
+    fn show_progress(&self, done: CopyProgress, logged: &parking_lot::Mutex<Instant>) {
+        let CopyProgress { compared_bytes, total_bytes, round, .. } = done;
         self.shared.set_phase(Phase::Copying { compared_bytes, total_bytes });
         let mut logged = logged.lock();
         if logged.elapsed() >= LOG_EVERY {
@@ -301,7 +299,7 @@ pub fn link_options() -> LinkOptions {
 
 /// Ends keeping the trail for the mirror: the server has none any more.
 pub fn release_slot(main: &Engine) -> io::Result<bool> {
-    main.release_slot(SLOT)
+    main.release_slot(MIRROR_SLOT)
 }
 
 fn new_copy() -> String {

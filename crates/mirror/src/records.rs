@@ -28,7 +28,7 @@
 //!
 //! Each file is replaced atomically. Failure: with a file that cannot be read, whatever depends on it is refused.
 
-use crate::settings::Away;
+use holdfast_replication::settings::Away;
 use holdfast_seams::{Create, Disk, OpenHow, RealDisk};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -3,17 +3,16 @@
 //! It is the same protocol as between nodes ([`holdfast_standby`]), over a stream in memory and with a hub of its own: so the
 //! mirror does not count for levels, and commits wait for it at any level.
 
-use super::directory::{MirrorRefused, NAME};
-use super::state::MirrorState;
-use crate::base_copy::begin_copy;
-use crate::identity::identity;
+use crate::directory::{MirrorRefused, NAME};
+use crate::state::MirrorState;
 use holdfast_engine::Engine;
+use holdfast_replication::{MIRROR_SLOT, begin_copy, identity};
 use holdfast_standby::base_copy::BaseCopy;
 use holdfast_standby::identity::Tip;
 use holdfast_standby::link::take_preamble;
 use holdfast_standby::message::Wants;
 use holdfast_standby::receive::Connect;
-use holdfast_standby::{Hub, Identity, LinkServer, Peer, Phase as LinkPhase, Reached, Reason, Refusal, Standby};
+use holdfast_standby::{Hub, Identity, LinkPhase, LinkServer, Peer, Reached, Reason, Refusal, Standby};
 use holdfast_trail::{ReceiveError, Shipped, Trail};
 use holdfast_types::{Epoch, Lsn};
 use parking_lot::Mutex;
@@ -23,9 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::DuplexStream;
 use tokio::sync::{Notify, watch};
-
-/// The slot for which the main trail is kept for the mirror: no standby can have this name.
-pub const SLOT: &str = ".mirror";
 
 /// Bytes in transit between the two ends.
 const DUPLEX_BYTES: usize = 1 << 20;
@@ -102,8 +98,8 @@ impl LinkServer for LoopbackMaster {
 
     fn hold(&self, _: &str, from: Lsn, begins: bool) -> Result<(), Refusal> {
         let held = match begins {
-            true => self.engine.register_slot(SLOT, from),
-            false => self.engine.hold_slot(SLOT, from),
+            true => self.engine.register_slot(MIRROR_SLOT, from),
+            false => self.engine.hold_slot(MIRROR_SLOT, from),
         };
         held.map_err(|error| failed(format!("the trail cannot be kept for it: {error}")))
     }

@@ -5,7 +5,7 @@
 //! holdfast cluster run                       holdfast serve, its child
 //!   control   member of the group  ◄─ socket ─►  client      ControlPlane for the server
 //!   pulse     lease-EPOCH          ── page ───►  Lease       read at each answer
-//!     │       pulses to the other nodes, over UDP on all links
+//!     │       pulses to the other nodes, over UDP
 //!   watch     pidfd, /proc/PID/stat ◄─ page ──   progress    tick, sync under way, LSNs
 //! ```
 //!

@@ -71,7 +71,10 @@ fn of_file(cluster: &Cluster) -> Vec<Finding> {
     }
     for (name, node) in cluster.nodes.iter().filter(|(_, node)| node.links.len() == 1) {
         let what = format!("node.{name} has one link, {}", node.address());
-        found.push(note(what, "a second one on another network lets the cluster survive the loss of the first"));
+        found.push(note(
+            what,
+            "this release uses the first link: put it on two networks by a bond, so that the loss of one is none",
+        ));
     }
     if let Some(address) = &cluster.database.address {
         let what = format!("address = \"{address}\" is not taken by this release");

@@ -232,10 +232,14 @@ impl Supervisor {
     }
 }
 
-/// Starts the pulse thread over the links of this node.
+/// Starts the pulse thread over the first link of this node.
 fn start_pulse(cluster: &Cluster, node: NodeId, control: &ControlHandle) -> Result<Pulse, ClusterError> {
     let grants = control.grants();
-    let links = |of: &NodeId| cluster.nodes.get(of).map(|found| found.links.clone()).unwrap_or_default();
+    // The first link only, as the control plane and the standbys' links: a master that is heard over another network while these
+    // are cut off would keep a lease without being able to commit.
+    let links = |of: &NodeId| -> Vec<String> {
+        cluster.nodes.get(of).map(|found| vec![found.address().to_owned()]).unwrap_or_default()
+    };
     let others = grants.roster.names().iter().map(|of| if *of == node { Vec::new() } else { links(of) }).collect();
     let own = links(&node);
     let sockets = PulseSockets::bind(&own, others).map_err(ClusterError::io("take pulses on", own.join(", ")))?;

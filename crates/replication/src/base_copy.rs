@@ -367,6 +367,8 @@ mod tests {
             "its trail may be on a disk that is not mounted"
         );
         StandbyFile::of("h:1", "b").write(dir.path()).unwrap();
+        // What a standby writes before its list of databases.
+        std::fs::write(dir.path().join("checkpoints"), "").unwrap();
         target(dir.path()).unwrap();
     }
 

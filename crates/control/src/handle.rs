@@ -115,7 +115,7 @@ impl ControlHandle {
         })
     }
 
-    /// Where this node takes links from now on; see [`Config::link`].
+    /// Where this node takes links from now on; see [`crate::Config::link`].
     pub fn set_link(&self, link: Option<String>) {
         self.link.set(link);
     }

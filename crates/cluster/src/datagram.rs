@@ -6,7 +6,7 @@
 //!    192     32  HMAC-SHA-256 (RFC 2104) of bytes 0..192 with the key of the cluster
 //! ```
 //! A forged grant would give a master a lease that no voter waits out, so nothing else is taken. The key is in the record of the group,
-//! which only its members have. A copy of a message that a member has sent is told from a new one by the pulse loop.
+//! which only its members have. The pulse loop finds out which messages are copies of earlier ones.
 //!
 //! Failure: what has another length, another proof or no pulse in it is nothing.
 

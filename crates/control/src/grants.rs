@@ -28,7 +28,7 @@ use crate::starts::Start;
 const STEP: Duration = Duration::from_millis(2);
 /// How long a promotion waits until this node's clock was compared with another one.
 const CLOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the positions of trails are told.
+/// How often the group gets the positions of trails.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Shared by the two threads.

@@ -128,6 +128,6 @@ mod tests {
         (seen.waited_ms, seen.quiet_ms[8]) = (None, Some(u32::MAX));
         board.show(&before, &seen);
         assert_eq!(board.look(), Seen { quiet_ms: board.look().quiet_ms, ..seen });
-        assert_eq!(board.look().quiet_ms[8], Some(u32::MAX - 1), "the longest that is told from never");
+        assert_eq!(board.look().quiet_ms[8], Some(u32::MAX - 1), "the longest time that is not taken for never");
     }
 }

@@ -16,7 +16,7 @@ async fn a_master_stops_though_a_commit_waits_for_its_standby() {
     let waiting = tokio::spawn(async move { client.batch_execute("insert into t values (1)").await });
     pair.a.until_commits_wait(1).await;
     assert!(pair.a.stop().success(), "{}", pair.a.log());
-    assert!(pair.a.log().contains("commits in 1 boxcars wait for standbys"), "{}", pair.a.log());
+    assert!(pair.a.log().contains("commits in 1 batches wait for standbys"), "{}", pair.a.log());
     assert!(waiting.await.unwrap().is_err(), "it was not acknowledged");
     pair.a.start();
     pair.b.start();

@@ -210,9 +210,8 @@ impl DatabaseState {
         self.readable.passed(number, || volume.store().set_visible(number));
     }
 
-    /// Batch `number` is on disk and has reached its level: readers see it, and the answers that wait for it leave.
+    /// Readers see batch `number` ([`DatabaseState::show_readers`]): answers those that waited for it.
     pub fn now_visible(&self, number: u64) {
-        self.show_readers(number);
         let due: Vec<_> = {
             let mut waiting = self.waiting.lock();
             if waiting.is_empty() {

@@ -59,7 +59,7 @@ impl NodeSession {
         if sent.is_ok() {
             return Ok(());
         }
-        self.fail().await;
+        self.fail_statement().await;
         let lost = "the connection to the client was lost";
         Err(fatal(SqlError::new(SqlState::CONNECTION_DOES_NOT_EXIST, lost)))
     }
@@ -101,24 +101,17 @@ impl NodeSession {
         reported.map(|(n, v)| (n.to_owned(), values.setting(n).map_or_else(|_| v.to_owned(), Into::into))).collect()
     }
 
-    /// Runs a pipeline as a whole, or step by step.
-    async fn run_in_turn(
-        &mut self,
-        steps: &mut Vec<Step<Arc<Plan>>>,
-        end: End,
-        client: &mut Client,
-    ) -> Result<(), Failure> {
+    /// Runs all statements as a whole, or one by one. An error comes with the number of its statement.
+    async fn run_all(&mut self, sources: &[Source<'_>], end: End, client: &mut Client) -> Result<(), Failure> {
         if end == End::Sync
-            && self.state.is_idle()
-            && let Some(outcome) = self.try_pipeline(steps, client).await
+            && let Some(outcome) = self.try_several(sources, client).await
         {
             return outcome;
         }
-        let is_sole = steps.len() == 1 && end == End::Sync;
-        for (i, step) in steps.drain(..).enumerate() {
-            let source = Source::Plan(&step.prepared, &step.params);
-            if let Err(failure) = self.statement(i, source, is_sole, client).await {
-                self.fail().await;
+        let is_sole = sources.len() == 1 && end == End::Sync;
+        for (i, source) in sources.iter().enumerate() {
+            if let Err(failure) = self.statement(i, *source, is_sole, client).await {
+                self.fail_statement().await;
                 return Err(failure);
             }
             self.send_if_full(client).await?;
@@ -134,7 +127,7 @@ impl NodeSession {
         let scan = match Scan::new(text, self.served.db.dialect()) {
             Ok(scan) => scan,
             Err(error) => {
-                self.fail().await;
+                self.fail_statement().await;
                 return Err(error.into());
             }
         };
@@ -142,21 +135,12 @@ impl NodeSession {
             client.reply().complete(0, &Tag { verb: "", rows: None });
             return Ok(());
         }
-        if self.state.is_idle()
-            && let Some(outcome) = self.try_message(&scan, client).await
-        {
-            return outcome;
-        }
-        let is_sole = scan.pieces().len() == 1;
-        for (i, piece) in scan.pieces().enumerate() {
-            if let Err(mut failure) = self.statement(i, Source::Piece(piece), is_sole, client).await {
-                failure.error = shifted(failure.error, text, piece.offset());
-                self.fail().await;
-                return Err(failure);
-            }
-            self.send_if_full(client).await?;
-        }
-        self.end_implicit().await
+        let known = self.known_of(&scan).await;
+        let sources: Vec<_> = scan.pieces().enumerate().map(|(i, piece)| Source::Piece(piece, known.get(i))).collect();
+        self.run_all(&sources, End::Sync, client).await.map_err(|failure| {
+            let piece = failure.step.and_then(|step| scan.pieces().nth(step));
+            Failure { error: shifted(failure.error, text, piece.map_or(0, |piece| piece.offset())), ..failure }
+        })
     }
 }
 
@@ -222,9 +206,10 @@ impl Session for NodeSession {
         self.set_reply(client);
         client.reply().measure(true);
         let position = client.reply().position();
+        let sources: Vec<_> = steps.iter().map(|step| Source::Plan(&step.prepared, &step.params)).collect();
         let outcome = match self.lock_watch() {
-            None => self.run_in_turn(steps, end, client).await,
-            Some(watch) => watch.during(Box::pin(self.run_in_turn(steps, end, client))).await,
+            None => self.run_all(&sources, end, client).await,
+            Some(watch) => watch.during(Box::pin(self.run_all(&sources, end, client))).await,
         };
         let outcome = outcome.and_then(|()| self.check_right(position, client));
         self.answered(&outcome);

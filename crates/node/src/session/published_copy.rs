@@ -36,7 +36,7 @@ impl NodeSession {
         refused: SqlError,
     ) -> SqlResult<Arc<Entry<Extra>>> {
         // A subscriber sends simple messages, and changes nothing in its transaction.
-        let Source::Piece(piece) = source else { return Err(refused) };
+        let Source::Piece(piece, _) = source else { return Err(refused) };
         if !self.replication || self.writes_in_block() {
             return Err(refused);
         }

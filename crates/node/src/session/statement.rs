@@ -7,6 +7,7 @@ use super::failure::read_only;
 use super::long_text::is_long;
 use super::node_session::NodeSession;
 use super::published_copy::without_values;
+use super::single_message::{Missed, give_notices};
 use super::source::Source;
 use super::state::{Phase, State};
 use super::temporary::is_temporary;
@@ -14,7 +15,7 @@ use crate::database::{is_prepared_ahead, report_under};
 use crate::plan::{Extra, complete};
 use crate::settings::StatementSettings;
 use holdfast_engine::{Reader, Step as EngineStep};
-use holdfast_sql::{Entry, Isolation, Kind, Piece, Scan, StatementCache, Translated};
+use holdfast_sql::{Entry, Kind, Piece, Scan, StatementCache, Translated};
 use holdfast_types::schema::Schema;
 use holdfast_types::{SqlError, SqlResult, SqlState, Tag};
 use holdfast_wire::{Client, Failure};
@@ -25,12 +26,7 @@ use std::time::Instant;
 const TRANSLATIONS_MAX: usize = 10;
 
 /// A cache entry for one use.
-pub(super) fn uncached(
-    piece: &Piece<'_>,
-    epoch: u32,
-    translated: holdfast_sql::Translated,
-    extra: Extra,
-) -> Arc<Entry<Extra>> {
+pub(super) fn uncached(piece: &Piece<'_>, epoch: u32, translated: Translated, extra: Extra) -> Arc<Entry<Extra>> {
     StatementCache::new(1, 0).insert(piece, epoch, translated, extra)
 }
 
@@ -134,11 +130,12 @@ impl NodeSession {
 
     /// The statement's translation under `schema`.
     async fn entry_under(&mut self, source: &Source<'_>, schema: &Arc<Schema>) -> SqlResult<Option<Arc<Entry<Extra>>>> {
+        if let Some(entry) = source.known_under(schema) {
+            return Ok(Some(entry.clone()));
+        }
         match source {
-            Source::Piece(piece) => self.resolve(piece, schema, &[]).await.map(Some),
-            Source::Plan(plan, _) if Arc::ptr_eq(&plan.schema, schema) || plan.entry.is_none() => {
-                Ok(plan.entry.clone())
-            }
+            Source::Piece(piece, _) => self.resolve(piece, schema, &[]).await.map(Some),
+            Source::Plan(plan, _) if plan.entry.is_none() => Ok(None),
             // What it returns depends on the cursor, not on the schema.
             Source::Plan(plan, _) if plan.cursor().is_some() => Ok(plan.entry.clone()),
             Source::Plan(plan, _) => {
@@ -196,7 +193,7 @@ impl NodeSession {
         let failed = self.state.has_failed();
         // An earlier statement of the message may have been SET, or SET ROLE.
         self.set_reply(client);
-        let entry = match self.entry(&source).await {
+        let mut entry = match self.entry(&source).await {
             Ok(Some(entry)) => entry,
             Ok(None) => {
                 client.reply().complete(number, &Tag { verb: "", rows: None });
@@ -209,16 +206,25 @@ impl NodeSession {
         let (begun, counted) = (Instant::now(), entry.clone());
         let settings = self.settings_for(&entry);
         self.statement_settings = settings.clone();
-        let outcome = self.dispatch(number, source, entry, failed, is_sole, client).await;
+        let mut whole = Err(Missed::Unfit);
+        if is_sole {
+            whole = self.try_whole(number, &[(source, entry.clone())], client).await;
+            if matches!(whole, Err(Missed::Outdated))
+                && let Ok(Some(now)) = self.entry(&source).await
+            {
+                entry = now;
+                whole = self.try_whole(number, &[(source, entry.clone())], client).await;
+            }
+        }
+        let outcome = match whole {
+            Ok(outcome) => outcome,
+            Err(_) => self.dispatch(number, source, entry, failed, is_sole, client).await,
+        };
         self.statement_settings = None;
         let outcome = if counted.translated.published { outcome.map_err(without_values) } else { outcome };
         let outcome = outcome.and_then(|()| self.keep_settings(settings.as_deref()).map_err(at));
         if outcome.is_ok() {
-            let text = match &source {
-                Source::Plan(plan, _) => plan.text.as_str(),
-                Source::Piece(piece) => piece.text(),
-            };
-            self.count_statement(number, &counted, text, begun.elapsed(), client);
+            self.count_statement(number, &counted, source.text(), begun.elapsed(), client);
         }
         outcome
     }
@@ -259,7 +265,7 @@ impl NodeSession {
                 Ok(())
             }
             Kind::Query | Kind::Insert | Kind::Update | Kind::Delete | Kind::CopyOut(_) | Kind::Ddl | Kind::Analyze => {
-                self.data(number, source, entry, is_sole, client).await
+                self.data(number, source, entry, client).await
             }
             Kind::Privileges(statement) => self.change_privileges(number, statement, translated.verb, client).await,
             Kind::Publication(statement) => self.change_publications(number, statement, translated.verb, client).await,
@@ -309,29 +315,19 @@ impl NodeSession {
         }
     }
 
-    /// Runs a statement that reads or changes data or schema.
+    /// Runs a statement that reads or changes data or schema, in a transaction.
     async fn data(
         &mut self,
         number: usize,
         source: Source<'_>,
         entry: Arc<Entry<Extra>>,
-        is_sole: bool,
         client: &mut Client,
     ) -> Result<(), Failure> {
         let at = |e| Failure::at(number, e);
-        // A read can be a transaction of its own at every isolation level: it needs no lock.
-        let reads = entry.extra.as_ref().is_some_and(|s| s.class.is_read());
-        let plain = !matches!(entry.translated.kind, Kind::CopyOut(_))
-            && !self.default_read_only()
-            && (reads || self.default_isolation() != Isolation::Serializable);
         self.touch_temporary(&entry).map_err(at)?;
-        if let (true, State::Idle, true, Some(stmt)) = (is_sole, &self.state, plain, &entry.extra) {
-            let params = source.bind(&entry, &self.values()).map_err(at)?;
-            let steps = vec![EngineStep { stmt: stmt.clone(), params }];
-            match self.run_plain(number, steps, client).await {
-                Err(e) if self.is_outdated(&e.error, entry.epoch()) => {}
-                outcome => return outcome,
-            }
+        if self.state.is_idle() {
+            // It would have been a part of it only as a whole.
+            self.end_automatic_unless(false).await.map_err(at)?;
         }
         let mut entry = self.join_transaction(&source, entry).await.map_err(at)?;
         let mut translations = 1;
@@ -477,16 +473,6 @@ fn names_unknown(error: &SqlError) -> bool {
 /// Whether the statement also runs in a transaction that has failed.
 fn ends_a_failed_block(kind: &Kind) -> bool {
     matches!(kind, Kind::Commit { .. } | Kind::Rollback { .. } | Kind::RollbackTo(_) | Kind::PrepareTransaction(_))
-}
-
-fn give_notices(number: usize, translated: &Translated, client: &mut Client) {
-    if translated.notices.is_empty() {
-        return;
-    }
-    client.reply().script_until(number);
-    for notice in &translated.notices {
-        client.reply().notice(notice.severity, &SqlError::new(notice.state, notice.message.as_str()));
-    }
 }
 
 fn in_failed() -> SqlError {

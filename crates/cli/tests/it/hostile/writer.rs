@@ -2,6 +2,7 @@
 
 use super::bed::{Committer, pid, until_active};
 use crate::server::{Running, one, run, until};
+use tempfile::TempDir;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
@@ -172,7 +173,10 @@ async fn what_a_table_computes_by_itself_counts() {
 /// What waits for the writer while that runs a long statement ends by its time limit, and so it does by a cancel.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_for_a_busy_writer_can_be_ended() {
-    let server = Running::start();
+    // The long statement goes on in the writer when it has changed this many rows.
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("holdfast.toml"), "branch_locks_max = 1000\n").unwrap();
+    let server = Running::start_in(dir);
     let client = server.connect().await;
     run(&client, "create table big(v bigint); create table t(v int)").await;
     let busy = server.connect().await;

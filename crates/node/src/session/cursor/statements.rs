@@ -68,11 +68,11 @@ impl NodeSession {
                 let query = plan.query.as_ref().ok_or_else(no_query)?;
                 self.open(number, declared(false), Source::Plan(query, params)).await
             }
-            Source::Piece(piece) => {
+            Source::Piece(piece, _) => {
                 let scan = Scan::new(query, self.served.db.dialect()).map_err(at)?;
                 let inner = scan.pieces().next().ok_or_else(no_query)?;
                 let before = piece.text().len() - query.len();
-                let opened = self.open(number, declared(!is_sole), Source::Piece(inner)).await;
+                let opened = self.open(number, declared(!is_sole), Source::Piece(inner, None)).await;
                 opened.map_err(|f| Failure { error: shifted(f.error, piece.text(), before), ..f })
             }
         }

@@ -28,6 +28,7 @@ use holdfast_control::{
 use holdfast_seams::{Disk, DiskLock, RealDisk};
 use holdfast_types::Epoch;
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -47,6 +48,7 @@ struct Shared {
     held: watch::Sender<bool>,
     record: watch::Sender<Option<Arc<Record>>>,
     leader: Mutex<Option<NodeId>>,
+    lost: watch::Sender<BTreeSet<NodeId>>,
     trail: Mutex<Option<Arc<dyn ComparedTrail>>>,
     link: Mutex<Option<String>>,
     changes: AtomicU64,
@@ -127,6 +129,7 @@ impl Client {
             held: watch::Sender::new(false),
             record: watch::Sender::new(None),
             leader: Mutex::default(),
+            lost: watch::Sender::default(),
             trail: Mutex::default(),
             link: Mutex::default(),
             changes: AtomicU64::default(),
@@ -274,6 +277,10 @@ impl ControlPlane for Client {
 
     fn leader(&self) -> Option<NodeId> {
         *self.shared.leader.lock()
+    }
+
+    fn lost(&self) -> watch::Receiver<BTreeSet<NodeId>> {
+        self.shared.lost.subscribe()
     }
 
     fn tell_positions(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>> {

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `hello` of the server or of a command | `welcome` |
 //! | `ask` with an id | `answered` with that id, once; a connection that ends leaves open what came of it |
-//! | `record`, `leader` from the supervisor | nothing: the newest counts |
+//! | `record`, `leader`, `lost` from the supervisor | nothing: the newest counts. `lost` goes only to a server whose `hello` says that it takes it |
 //! | `question` about the server's trail, with an id | `told` with that id |
 //! | `trail` from the server | nothing: where its trail ends, at most 100 ms ago |
 //!
@@ -51,7 +51,14 @@ pub enum ToSupervisor {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Caller {
-    Server { pid: u32, start: u64, link: Option<String> },
+    Server {
+        pid: u32,
+        start: u64,
+        link: Option<String>,
+        /// It takes [`ToServer::Lost`].
+        #[serde(default)]
+        takes_lost: bool,
+    },
     Command,
 }
 
@@ -230,6 +237,8 @@ pub enum ToServer {
     Refused(String),
     Record(Option<Box<Record>>),
     Leader(Option<NodeId>),
+    /// The other nodes with data that count as lost by their pulses.
+    Lost(BTreeSet<NodeId>),
     Answered {
         id: u64,
         done: Result<Done, Failure>,
@@ -392,7 +401,7 @@ mod tests {
         let trail = TrailState { end, positions: BTreeMap::from([(a, 900), (b, 800)]) };
         let promotion = promotion(a, 2, 3, false, Some(end), Basis::Starts);
         let sent = [
-            ToSupervisor::Hello { version: 1, from: Caller::Server { pid: 5, start: 6, link: None } },
+            ToSupervisor::Hello { version: 1, from: Caller::Server { pid: 5, start: 6, link: None, takes_lost: true } },
             ToSupervisor::Hello { version: 1, from: Caller::Command },
             ToSupervisor::Ask { id: 1, ask: Ask::promote(promotion) },
             ToSupervisor::Ask { id: 2, ask: Ask::Shrink { epoch: 3, node: b, change: 4 } },
@@ -400,7 +409,7 @@ mod tests {
             ToSupervisor::Told { id: 3, told: Told::Compared(Ok(ComparedName::HasAll)) },
         ];
         let texts = [
-            r#"{"hello":{"version":1,"from":{"server":{"pid":5,"start":6,"link":null}}}}"#,
+            r#"{"hello":{"version":1,"from":{"server":{"pid":5,"start":6,"link":null,"takes_lost":true}}}}"#,
             r#"{"hello":{"version":1,"from":"command"}}"#,
             r#"{"ask":{"id":1,"ask":{"promote":{"node":"a","expected_epoch":2,"epoch_at_least":3,"accept_loss":false,"trail_end":{"epoch":3,"lsn":900},"basis":"starts"}}}}"#,
             r#"{"ask":{"id":2,"ask":{"shrink":{"epoch":3,"node":"b","change":4}}}}"#,

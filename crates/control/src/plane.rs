@@ -118,6 +118,12 @@ pub trait ControlPlane: Send + Sync {
     /// The leader of Raft that this member hears; may be half a second old.
     fn leader(&self) -> Option<NodeId>;
 
+    /// The other nodes with data that count as lost by their pulses: no commit is to wait for them longer than the group needs
+    /// to take them out of the sync set. A channel without a sender where there are no pulses.
+    fn lost(&self) -> watch::Receiver<BTreeSet<NodeId>> {
+        watch::channel(BTreeSet::new()).1
+    }
+
     /// Tells the group where the trail that was set ends, as the master of `epoch`; before its first answer.
     fn tell_positions(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), ControlError>>;
 

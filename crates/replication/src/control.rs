@@ -36,7 +36,7 @@ use holdfast_engine::Engine;
 use holdfast_seams::RealDisk;
 use holdfast_standby::{Hub, SyncSet};
 use holdfast_types::{Epoch, Lsn};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -302,6 +302,19 @@ impl Control {
             None => None,
         };
         rejoin_command(address.as_deref(), &self.dir, &self.me.to_string())
+    }
+
+    /// See [`ControlPlane::lost`].
+    pub fn lost(&self) -> watch::Receiver<BTreeSet<NodeId>> {
+        self.handle.lost()
+    }
+
+    /// Whether each other node with data is lost, except for those whose standbys count; at least one is.
+    pub fn are_others_lost(&self, counting: &BTreeSet<String>) -> bool {
+        let lost = self.handle.lost();
+        let lost = lost.borrow();
+        let mut missing = self.others.iter().filter(|node| !counting.contains(node.as_str())).peekable();
+        missing.peek().is_some() && missing.all(|node| lost.contains(node))
     }
 
     /// Whether this quorum is the sync set, as far as this node knows the record.

@@ -5,7 +5,9 @@
 //! | wait | commits wait for acks | commits wait |
 //! | go_on | commits wait for acks | commits no longer wait, at any level, until enough standbys are back |
 //!
-//! The time runs from when the standby was heard last: one that falls silent is away as soon as one that is killed.
+//! The time runs from when the standby was heard last: one that falls silent is away as soon as one that is killed. Under
+//! supervisors, whose nodes exchange pulses, it is not waited for where each standby that is missing belongs to a node that counts as
+//! lost ([`Control::lost`]): that takes the time of a lease, and a link that seems alive does not count meanwhile.
 //!
 //! After a takeover with a control plane the agreed sync set is this server alone, and the standby that is missing is the master
 //! that was replaced: `go_on` then waits for no time ([`Control::took_over_alone`]). The group is still asked first, as always.
@@ -22,13 +24,13 @@
 use crate::control::Control;
 use crate::notify::Notify;
 use crate::settings::Away;
-use holdfast_control::Quorum;
+use holdfast_control::{NodeId, Quorum};
 use holdfast_engine::{Engine, OnGivenUp};
 use holdfast_standby::Hub;
 use holdfast_standby::hub::StandbyReport;
 use holdfast_types::{Level, Lsn};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -111,6 +113,16 @@ pub struct SyncWatch {
     pub notify: Notify,
 }
 
+/// Waits until other nodes count as lost; without pulses for good.
+async fn changed(lost: &mut Option<watch::Receiver<BTreeSet<NodeId>>>) {
+    if let Some(receiver) = lost
+        && receiver.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
 /// The progress of naming a quorum.
 #[derive(Default)]
 struct QuorumNaming {
@@ -132,7 +144,11 @@ impl SyncWatch {
             is_alone: self.is_alone().await,
         };
         let (mut joining, mut naming) = (BTreeMap::new(), QuorumNaming::default());
+        let mut lost = self.control.as_ref().map(|control| control.lost());
         loop {
+            if let Some(lost) = &mut lost {
+                self.hub.set_lost(lost.borrow_and_update().iter().map(NodeId::to_string).collect());
+            }
             let without_standbys = self.check(&mut state).await;
             if without_standbys {
                 self.engine.reached(Level::Commit, self.engine.trail().durable());
@@ -145,6 +161,7 @@ impl SyncWatch {
             }
             tokio::select! {
                 () = tokio::time::sleep(if without_standbys { LET_THROUGH_EVERY } else { CHECK_EVERY }) => {}
+                () = changed(&mut lost) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
@@ -161,7 +178,7 @@ impl SyncWatch {
             (state.times_seen, state.reported_away) = (times, false);
         }
         let is_over = was_out && out_since.elapsed() + self.hub.silent_before() >= self.after;
-        let is_away = out && (is_over || (state.is_alone && times == 0));
+        let is_away = out && (is_over || (state.is_alone && times == 0) || self.are_missing_lost());
         if !is_away {
             (state.without_standbys, state.refused) = (false, false);
             return false;
@@ -179,6 +196,13 @@ impl SyncWatch {
             self.notify.warn("too few standbys are connected: commits above level local wait for them");
         }
         state.without_standbys
+    }
+
+    /// Whether each node whose standby is missing counts as lost: none of them will acknowledge soon.
+    fn are_missing_lost(&self) -> bool {
+        let Some(control) = &self.control else { return false };
+        let counting = self.hub.standbys().into_iter().filter(|standby| standby.counts).map(|standby| standby.name);
+        control.are_others_lost(&counting.collect())
     }
 
     /// Whether nothing is to be waited for before the first standby comes.

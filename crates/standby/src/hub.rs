@@ -20,7 +20,7 @@ pub(crate) use orders::Order;
 pub(crate) use registered::Registered;
 pub use report::StandbyReport;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ use crate::source;
 use crate::sync_set::{Reached, SyncSet};
 use crate::versions::agree;
 use orders::Orders;
-use state::{Connected, News, State, remember};
+use state::{Connected, Loss, News, State, remember};
 
 pub struct Hub {
     pub(crate) master: Arc<dyn LinkServer>,
@@ -228,6 +228,7 @@ impl Hub {
             sent: start.lsn,
             rtt_us: None,
             silent: Duration::ZERO,
+            loss: if state.lost.contains(&hello.name) { Loss::OnProbation } else { Loss::No },
         };
         state.standbys.insert(hello.name.clone(), connected);
         Ok(Registered { hub: self.clone(), name: hello.name.clone(), link, orders, fell_back })
@@ -242,6 +243,18 @@ impl Hub {
     pub fn set_sync_set(&self, sync_set: SyncSet) {
         let mut state = self.state.lock();
         state.sync_set = sync_set;
+        let news = state.recount();
+        drop(state);
+        self.tell(news);
+    }
+
+    /// The standbys of these nodes count as lost, and no others: their acks do not count, except over a link that proves to be alive.
+    pub fn set_lost(&self, lost: BTreeSet<String>) {
+        let mut state = self.state.lock();
+        if state.lost == lost {
+            return;
+        }
+        state.set_lost(lost);
         let news = state.recount();
         drop(state);
         self.tell(news);
@@ -306,7 +319,7 @@ impl Hub {
             lag_us: connected.ack.map(|ack| state.ages.lag(ack.applied, end, now).as_micros() as u64),
             round_trip_us: connected.rtt_us,
             priority: state.sync_set.priority(name),
-            counts: connected.counts,
+            counts: connected.counts_now(),
         };
         state.standbys.iter().map(report).collect()
     }

@@ -43,7 +43,7 @@ pub async fn connect(shared: &Shared) -> Result<(UnixStream, Welcome), ClusterEr
     let mut stream = socket::connect(&shared.dir).await?;
     let io = |source| ClusterError::NoSupervisor { path: shared.dir.socket(), source };
     let link = shared.link.lock().clone();
-    let from = Caller::Server { pid: shared.identity.pid, start: shared.identity.start, link };
+    let from = Caller::Server { pid: shared.identity.pid, start: shared.identity.start, link, takes_lost: true };
     message::send(&mut stream, &ToSupervisor::Hello { version: VERSION, from }).await.map_err(io)?;
     match message::receive(&mut stream).await.map_err(io)? {
         ToServer::Welcome(welcome) => Ok((stream, welcome)),
@@ -175,6 +175,9 @@ async fn speak(
                 Some(message) => match message? {
                     ToServer::Record(record) => take_record(shared, record),
                     ToServer::Leader(leader) => *shared.leader.lock() = leader,
+                    ToServer::Lost(nodes) => {
+                        shared.lost.send_if_modified(|lost| std::mem::replace(lost, nodes.clone()) != nodes);
+                    }
                     ToServer::Answered { id, done } => asked.answered(id, done.map_err(ControlError::from)),
                     ToServer::Question { id, question } => told.push(answer(shared, id, question)),
                     ToServer::Refused(why) => return Err(io::Error::other(why)),

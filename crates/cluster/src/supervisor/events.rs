@@ -21,6 +21,8 @@ pub enum Kind {
     Hung,
     Crashes,
     RightEnded,
+    NodeLost,
+    NodeBack,
     Successor,
     Switchover,
     Frozen,
@@ -40,7 +42,7 @@ pub enum Kind {
 impl Kind {
     /// All kinds, in the order of the table.
     #[cfg(test)]
-    const ALL: [Kind; 24] = [
+    const ALL: [Kind; 26] = [
         Kind::Started,
         Kind::Stopping,
         Kind::ServerStarted,
@@ -51,6 +53,8 @@ impl Kind {
         Kind::Hung,
         Kind::Crashes,
         Kind::RightEnded,
+        Kind::NodeLost,
+        Kind::NodeBack,
         Kind::Successor,
         Kind::Switchover,
         Kind::Frozen,
@@ -80,6 +84,8 @@ impl Kind {
             Kind::NoServer => "no_server",
             Kind::Master => "master",
             Kind::RightEnded => "right_ended",
+            Kind::NodeLost => "node_lost",
+            Kind::NodeBack => "node_back",
             Kind::Successor => "successor",
             Kind::Switchover => "switchover",
             Kind::Frozen => "frozen",

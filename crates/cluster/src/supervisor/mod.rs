@@ -19,6 +19,7 @@ mod events;
 mod failover;
 mod hung;
 mod keys;
+mod lost;
 mod orphan;
 mod pages;
 mod pulse;
@@ -46,10 +47,12 @@ use holdfast_seams::RealDisk;
 use pages::Pages;
 use parking_lot::Mutex;
 use pulse::Pulse;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch::Sender;
 
 /// How long a stop waits until another member leads.
 const LEAD_MAX: Duration = Duration::from_secs(4);
@@ -103,6 +106,8 @@ pub struct Supervisor {
     pulse: Pulse,
     pages: Pages,
     events: Events,
+    /// The other nodes with data that count as lost.
+    lost: Sender<BTreeSet<NodeId>>,
     state: Mutex<State>,
     started_unix_ms: u64,
 }
@@ -158,6 +163,7 @@ impl Supervisor {
             pulse,
             pages,
             events,
+            lost: Sender::default(),
             state,
             started_unix_ms,
         };
@@ -177,6 +183,9 @@ impl Supervisor {
         let notifying = tokio::spawn(systemd::notify(self.clone()));
         let telling = tokio::spawn(failover::tell_successors(self.clone()));
         drop(tokio::spawn(keys::keep(self.clone())));
+        if self.role == Role::Data {
+            drop(tokio::spawn(lost::keep(self.clone())));
+        }
         ready();
         let serving = match self.role {
             Role::Data => tokio::spawn(watch::keep_server(self.clone(), adopted, stopped)),

@@ -97,14 +97,14 @@ async fn speak(supervisor: &Arc<Supervisor>, mut stream: UnixStream, pid: Option
     }
     let server = match from {
         Caller::Command => None,
-        Caller::Server { pid: own, start, link } => {
+        Caller::Server { pid: own, start, link, takes_lost } => {
             let identity = Identity { pid: own, start };
             if pid.map(i64::from) != Some(own.into()) || !supervisor.is_its_server(identity) {
                 let why = "this process is not the server that the supervisor has started; it starts one by itself";
                 return message::send(&mut stream, &ToServer::Refused(why.to_owned())).await;
             }
             supervisor.control.set_link(link);
-            Some(identity)
+            Some((identity, takes_lost))
         }
     };
     let (reading, writing) = stream.into_split();
@@ -112,10 +112,11 @@ async fn speak(supervisor: &Arc<Supervisor>, mut stream: UnixStream, pid: Option
     let _writer = Task(tokio::spawn(write(writing, outbox)));
     // Errors here and below: the writer has ended, and the reader sees that.
     drop(outgoing.send(ToServer::Welcome(supervisor.welcome())).await);
-    let caller = SessionOf { supervisor: supervisor.clone(), server, outgoing, questions: Arc::default() };
-    let _pushing = server.map(|_| {
+    let identity = server.map(|(identity, _)| identity);
+    let caller = SessionOf { supervisor: supervisor.clone(), server: identity, outgoing, questions: Arc::default() };
+    let _pushing = server.map(|(_, takes_lost)| {
         supervisor.connected(number);
-        Task(tokio::spawn(push(supervisor.clone(), caller.outgoing.clone())))
+        Task(tokio::spawn(push(supervisor.clone(), caller.outgoing.clone(), takes_lost)))
     });
     caller.read(reading).await
 }
@@ -137,9 +138,9 @@ async fn write(mut stream: OwnedWriteHalf, mut outbox: mpsc::Receiver<ToServer>)
     }
 }
 
-/// Sends the newest record and the leader when they have changed, as long as the server reads.
-async fn push(supervisor: Arc<Supervisor>, outgoing: mpsc::Sender<ToServer>) {
-    let mut records = supervisor.control.watch();
+/// Sends the newest record, the lost nodes and the leader when they have changed, as long as the server reads.
+async fn push(supervisor: Arc<Supervisor>, outgoing: mpsc::Sender<ToServer>, takes_lost: bool) {
+    let (mut records, mut lost) = (supervisor.control.watch(), supervisor.lost.subscribe());
     let mut leader = None;
     let mut looks = tokio::time::interval(LEADER_EVERY);
     loop {
@@ -147,12 +148,18 @@ async fn push(supervisor: Arc<Supervisor>, outgoing: mpsc::Sender<ToServer>) {
         let Ok(room) = outgoing.reserve().await else { return };
         let record = records.borrow_and_update().clone();
         room.send(ToServer::Record(record.map(|record| Box::new((*record).clone()))));
+        if takes_lost {
+            let Ok(room) = outgoing.reserve().await else { return };
+            room.send(ToServer::Lost(lost.borrow_and_update().clone()));
+        }
         loop {
             tokio::select! {
                 changed = records.changed() => match changed {
                     Ok(()) => break,
                     Err(_) => return,
                 },
+                // The supervisor, which has the sender, is held here.
+                _ = lost.changed(), if takes_lost => break,
                 _ = looks.tick() => {
                     let now = supervisor.control.leader();
                     if now != leader && outgoing.try_send(ToServer::Leader(now)).is_ok() {

@@ -28,7 +28,7 @@ impl Registered {
         let sent = hub.master.trail().durable();
         let mut state = hub.state.lock();
         let Some(connected) = state.standbys.get_mut(&self.name).filter(|c| c.link == self.link) else { return };
-        match connected.ack.replace(ack) {
+        match connected.take(ack) {
             None => hub.governor.connected(&self.name, sent, ack.applied),
             Some(_) => hub.governor.applied(&self.name, sent, ack.applied),
         }

@@ -30,6 +30,8 @@ pub(super) struct State {
     pub ends: BTreeMap<String, Lsn>,
     /// Numbers links in the order in which they connected.
     pub links: u64,
+    /// Standbys whose nodes count as lost.
+    pub lost: BTreeSet<String>,
     /// Standbys that the operator stopped: refused until started again.
     pub stopped: BTreeSet<String>,
     pub all_stopped: bool,
@@ -49,6 +51,35 @@ pub(super) struct Connected {
     pub rtt_us: Option<u64>,
     /// Its link ends because nothing was heard from it for this long.
     pub silent: Duration,
+    pub loss: Loss,
+}
+
+/// Whether the acks of a link are those of a node that counts as lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Loss {
+    /// They are not.
+    No,
+    /// The node was lost while this link was there. What it makes durable from now on proves that the node lives: only its pulses are
+    /// lost then.
+    Unproven,
+    /// The link was made by a node that counts as lost: it flaps, and is on probation.
+    OnProbation,
+}
+
+impl Connected {
+    /// Whether commits count with this standby's acks.
+    pub fn counts_now(&self) -> bool {
+        self.counts && self.loss == Loss::No
+    }
+
+    /// Takes an ack; returns the one before it.
+    pub fn take(&mut self, ack: Ack) -> Option<Ack> {
+        let before = self.ack.replace(ack);
+        if self.loss == Loss::Unproven && before.is_none_or(|before| before.durable < ack.durable) {
+            self.loss = Loss::No;
+        }
+        before
+    }
 }
 
 pub(super) fn remember(positions: &mut BTreeMap<String, Lsn>, standby: &str, lsn: Lsn) {
@@ -75,9 +106,22 @@ impl State {
             confirmed: BTreeMap::new(),
             ends: BTreeMap::new(),
             links: 0,
+            lost: BTreeSet::new(),
             stopped: BTreeSet::new(),
             all_stopped: false,
         }
+    }
+
+    /// These standbys' nodes are lost, and no others.
+    pub fn set_lost(&mut self, lost: BTreeSet<String>) {
+        for (name, connected) in &mut self.standbys {
+            match (self.lost.contains(name), lost.contains(name)) {
+                (false, true) => connected.loss = Loss::Unproven,
+                (_, false) => connected.loss = Loss::No,
+                (true, true) => {}
+            }
+        }
+        self.lost = lost;
     }
 
     pub fn confirm(&mut self, standby: &str, durable: Lsn) {
@@ -87,7 +131,7 @@ impl State {
 
     /// Combines the acks again. Positions only grow: a standby that disconnects takes nothing back.
     pub fn recount(&mut self) -> News {
-        let counts = self.standbys.iter().filter(|(_, connected)| connected.counts);
+        let counts = self.standbys.iter().filter(|(_, connected)| connected.counts_now());
         let acks = counts.filter_map(|(name, connected)| Some((name.as_str(), connected.ack?)));
         let now = self.sync_set.reached(acks);
         let in_sync = now.is_some();

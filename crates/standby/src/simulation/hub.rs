@@ -127,3 +127,34 @@ async fn the_silence_before_the_end_of_a_link_is_reported() {
     tokio::time::sleep(link_options().silence_max / 2).await;
     assert!(!hub.is_in_sync() && hub.silent_before() == Duration::ZERO);
 }
+
+/// No commit waits for a node that counts as lost, though its link seems alive; one that still makes something durable is not lost.
+#[tokio::test(start_paused = true)]
+async fn a_lost_standby_counts_only_if_its_link_proves_to_be_alive() {
+    let (net, master) = (Net::new(1), MasterNode::open(&FaultDisk::new(1)));
+    let first = master.append(5000).unwrap().end;
+    let (hub, _serving) = master.serve(&net);
+    hub.set_sync_set(SyncSet::parse("b").unwrap());
+    let mut b = acking(&net, &master, "b", first).await;
+    assert!(hub.is_in_sync());
+    hub.set_lost(["b".to_owned()].into());
+    assert!(!hub.is_in_sync() && !hub.standbys()[0].counts);
+    // What it had made durable before proves nothing.
+    b.writer.send(&Message::Ack(Ack { received: first, durable: first, applied: first })).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!hub.is_in_sync());
+    let second = master.append(5000).unwrap().end;
+    while !matches!(b.reader.next().await.unwrap(), Message::Durable(durable) if durable.lsn >= second) {}
+    b.writer.send(&Message::Ack(Ack { received: second, durable: second, applied: second })).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(hub.is_in_sync() && hub.reached().hot == second);
+    hub.set_lost(["b".to_owned()].into());
+    assert!(hub.is_in_sync(), "nothing has changed");
+    // A link that a lost node makes is on probation until the node counts as there.
+    drop(b);
+    tokio::time::sleep(link_options().silence_max * 2).await;
+    let _b = acking(&net, &master, "b", second).await;
+    assert!(!hub.is_in_sync());
+    hub.set_lost([].into());
+    assert!(hub.is_in_sync() && hub.standbys()[0].counts);
+}

@@ -9,6 +9,7 @@ mod explain;
 mod failover;
 mod file;
 mod freeze;
+mod lost;
 mod removed;
 mod returning;
 mod rolled_back;

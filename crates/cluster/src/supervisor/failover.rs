@@ -149,17 +149,17 @@ pub async fn tell_successors(supervisor: Arc<Supervisor>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use holdfast_control::{ByPulses, Command, LeaseTerms, Record, Role, TrailTip, Undecided, apply};
     use holdfast_types::Epoch;
 
-    fn node(name: &str) -> NodeId {
+    pub fn node(name: &str) -> NodeId {
         name.parse().unwrap()
     }
 
     /// a serves in epoch 1 and its standbys are in the set: all of them, or any one of them is enough.
-    fn record(data: &[&str], quorum: bool) -> Record {
+    pub fn record(data: &[&str], quorum: bool) -> Record {
         let mut record = None;
         let mut done = |command: &Command| apply(&mut record, command).unwrap();
         let mut members: BTreeMap<NodeId, Role> = data.iter().map(|name| (node(name), Role::Data)).collect();

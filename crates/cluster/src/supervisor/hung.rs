@@ -1,11 +1,13 @@
-//! A master whose server lives and does nothing: it is stopped (SIGSTOP, a debugger), or hangs. Only its supervisor sees that;
-//! without this module it would extend the server's lease indefinitely.
+//! A master whose server lives and does nothing: it is stopped (SIGSTOP, a debugger), it hangs, or its disk does. Only its supervisor
+//! sees that; without this module it would extend the server's lease indefinitely.
 //!
 //! | the server of an open lease page | then |
 //! |---|---|
 //! | ticks | nothing |
 //! | does not tick for the time of a lease | its page is closed for good, its lease released: the standby takes over. It gets SIGTERM |
-//! | still lives 5 s later | SIGKILL; it is started again as after any end |
+//! | has waited for one sync of its trail for the time of a lease, and another node can take its place, whose disk moves (rule C8) | the same |
+//! | the same, and no other node can | it keeps its right, which is reported once |
+//! | still lives 5 s after it was to end | SIGKILL; it is started again as after any end |
 //!
 //! The time is watched: a look adds at most 50 ms. So neither a supervisor that was stopped itself, nor a machine that was frozen
 //! as a whole, ends a server that ticks again when it continues.
@@ -16,9 +18,12 @@ use super::Supervisor;
 use super::events::Kind;
 use crate::moment::boot_ns;
 use crate::page::{Progress, ServerState};
+use crate::planner::{GivingUp, NodeState, Plan, Step, View, plan};
 use crate::process::Process;
-use holdfast_control::grant::Own;
+use holdfast_control::grant::{Own, Seen};
+use holdfast_control::{ControlPlane, Grants, NodeId, Record};
 use rustix::process::Signal;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,21 +32,25 @@ const LOOK_MAX: Duration = Duration::from_millis(50);
 /// How long a server may take to end by itself.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// The time for which a server has not ticked.
+/// The server writes down when its sync began as often as it looks, from another clock: the same sync is never the same number.
+const SAME_NS: u64 = 5_000_000;
+
+/// For how long a time in the page `progress` has not moved: that of the newest tick, or of the beginning of a sync.
 #[derive(Default)]
 struct Stillness {
-    tick_ns: Option<u64>,
+    at_ns: Option<u64>,
     looked: Option<Instant>,
     lasts: Duration,
 }
 
 impl Stillness {
-    /// One look; `None`: the tick is not known, or does not matter.
-    fn look(&mut self, tick_ns: Option<u64>, now: Instant) -> Duration {
+    /// One look; `None`: the time is not known, or does not matter.
+    fn look(&mut self, at_ns: Option<u64>, now: Instant) -> Duration {
         let passed = self.looked.replace(now).map_or(Duration::ZERO, |looked| now.duration_since(looked).min(LOOK_MAX));
-        let is_same = tick_ns.is_some() && tick_ns == self.tick_ns;
+        let is_same = at_ns.zip(self.at_ns).is_some_and(|(at_ns, before_ns)| at_ns.abs_diff(before_ns) < SAME_NS);
         self.lasts = if is_same { self.lasts + passed } else { Duration::ZERO };
-        self.tick_ns = tick_ns;
+        // The first one: a drift of many small steps is a move.
+        self.at_ns = if is_same { self.at_ns } else { at_ns };
         self.lasts
     }
 }
@@ -49,16 +58,20 @@ impl Stillness {
 /// Watches whether one server hangs, and ends it.
 #[derive(Default)]
 pub struct Hung {
-    stillness: Stillness,
+    tick: Stillness,
+    sync: Stillness,
+    /// It was reported that no other node can take the place of one whose disk hangs.
+    is_kept: bool,
     /// Since when its end is asked for, and whether it was killed.
     ending: Option<(Instant, bool)>,
 }
 
 impl Hung {
-    /// Looks at the server's tick once. Called every few milliseconds.
+    /// Looks at the server once. Called every few milliseconds.
     pub fn look(&mut self, supervisor: &Arc<Supervisor>, process: &Process) {
         let now = Instant::now();
-        supervisor.tell_own(process);
+        let page = Progress::open(supervisor.dir.path()).ok().filter(|page| page.server() == process.identity());
+        supervisor.tell_own(page.as_ref());
         match &mut self.ending {
             Some((since, is_killed)) if !*is_killed && now.duration_since(*since) >= END_MAX => {
                 *is_killed = true;
@@ -66,45 +79,109 @@ impl Hung {
             }
             Some(_) => {}
             None => {
-                let lasts = self.stillness.look(supervisor.tick_of_master(process), now);
-                if lasts >= supervisor.lease_time() {
+                let page = page.filter(|_| supervisor.has_right(process));
+                if let Some(why) = self.hangs(supervisor, page.as_ref(), now) {
                     self.ending = Some((now, false));
-                    supervisor.end_hung(process, lasts);
+                    supervisor.end_hung(process, why);
                 }
             }
         }
     }
+
+    /// Why a master's server is to be ended.
+    fn hangs(&mut self, supervisor: &Supervisor, page: Option<&Progress>, now: Instant) -> Option<GivingUp> {
+        let lease = supervisor.lease_time();
+        let ms = |lasts: Duration| lasts.as_millis() as u64;
+        let still = self.tick.look(page.map(Progress::tick_ns), now);
+        let syncs = self.sync.look(page.and_then(Progress::sync_began_ns), now);
+        if still >= lease {
+            return Some(GivingUp::ServerHangs { ms: ms(still) });
+        }
+        if syncs < lease {
+            self.is_kept = false;
+            return None;
+        }
+        let why = GivingUp::DiskHangs { ms: ms(syncs) };
+        let plan = supervisor.plan_of_giving_up(why)?;
+        if let Step::HandOver { .. } = plan.step {
+            return Some(why);
+        }
+        if !std::mem::replace(&mut self.is_kept, true) {
+            supervisor.events.warn(Kind::Hung, plan.why);
+        }
+        None
+    }
 }
 
 impl Supervisor {
-    /// The newest tick of a server that has a right.
-    fn tick_of_master(&self, process: &Process) -> Option<u64> {
+    /// Whether the server is a master's, which may answer.
+    fn has_right(&self, process: &Process) -> bool {
         let server = process.identity();
-        self.pages.current().filter(|page| page.server() == server && !page.is_closed())?;
-        Some(Progress::open(self.dir.path()).ok().filter(|page| page.server() == server)?.tick_ns())
+        self.pages.current().is_some_and(|page| page.server() == server && !page.is_closed())
     }
 
     /// Lets the pulses say how the server is.
-    fn tell_own(&self, process: &Process) {
-        let page = Progress::open(self.dir.path()).ok().filter(|page| page.server() == process.identity());
-        let sync_ns =
-            page.as_ref().and_then(Progress::sync_began_ns).map_or(0, |began| boot_ns().saturating_sub(began));
+    fn tell_own(&self, page: Option<&Progress>) {
+        let sync_ns = page.and_then(Progress::sync_began_ns).map_or(0, |began| boot_ns().saturating_sub(began));
         let server_ready = page.is_some_and(|page| page.state() == ServerState::Ready);
         self.pulse.set_own(Own { server_ready, disk_moves: Duration::from_nanos(sync_ns) < self.lease_time() });
     }
 
-    fn end_hung(self: &Arc<Self>, process: &Process, lasts: Duration) {
+    /// Whether another node can take the place of this master by what its pulses say; `None`: there are none, or no record.
+    fn plan_of_giving_up(&self, why: GivingUp) -> Option<Plan> {
+        let record = self.control.record().filter(|record| record.is_by_pulses())?;
+        let grants = self.control.grants();
+        let seen = grants.seen.look();
+        Some(plan(&view_by_pulses(&record, &self.cluster.database.nodes, &grants, &seen, why)))
+    }
+
+    fn end_hung(self: &Arc<Self>, process: &Process, why: GivingUp) {
         let pid = process.identity().pid;
-        let text = format!(
-            "the server, pid {pid}, is stopped or hangs: no tick for {} ms; its right ends, and it is ended",
-            lasts.as_millis()
-        );
-        self.events.warn(Kind::Hung, text);
+        let found = match why {
+            GivingUp::DiskHangs { ms } => format!("waits for its disk: a sync of its trail has lasted {ms} ms"),
+            GivingUp::ServerHangs { ms } => format!("is stopped or hangs: no tick for {ms} ms"),
+            why => why.to_string(),
+        };
+        self.events.warn(Kind::Hung, format!("the server, pid {pid}, {found}; its right ends, and it is ended"));
         if let Some(epoch) = self.right_ends(process.identity()) {
             let supervisor = self.clone();
             drop(tokio::spawn(async move { supervisor.release(epoch).await }));
         }
         signal(process, Signal::TERM);
+    }
+}
+
+/// What the pulses say of the nodes, for a master that gives up.
+fn view_by_pulses<'a>(
+    record: &'a Record,
+    order: &'a [NodeId],
+    grants: &Grants,
+    seen: &Seen,
+    why: GivingUp,
+) -> View<'a> {
+    let state = |node: NodeId| {
+        let slot = grants.roster.slot(node)?;
+        let state = NodeState {
+            is_up: seen.heard.contains(slot),
+            quiet_ms: seen.quiet_ms[slot].map_or(0, u64::from),
+            server_ready: seen.server_ready.contains(slot),
+            disk_moves: seen.disk_moves.contains(slot),
+            clock_off: seen.clock_off.contains(slot),
+            ..NodeState::default()
+        };
+        Some((node, state))
+    };
+    View {
+        record,
+        order,
+        nodes: record.members.keys().filter_map(|node| state(*node)).collect(),
+        unfit: BTreeMap::new(),
+        // They count silence, and here the master speaks.
+        voters: Default::default(),
+        named_ms: 0,
+        is_frozen: record.frozen,
+        restarts_first: None,
+        giving_up: Some(why),
     }
 }
 
@@ -117,19 +194,46 @@ fn signal(process: &Process, signal: Signal) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_control::grant::{NodeSet, Roster};
 
     #[test]
     fn only_watched_time_without_a_tick_counts() {
         let (mut still, began) = (Stillness::default(), Instant::now());
         let ms = Duration::from_millis;
-        assert_eq!(still.look(Some(1), began), ms(0));
-        assert_eq!(still.look(Some(1), began + ms(10)), ms(10));
+        // Ticks are 25 ms apart; the beginning of one sync is not always the same number.
+        let (first, again, second) = (Some(1_000_000_000), Some(1_000_900_000), Some(1_025_000_000));
+        assert_eq!(still.look(first, began), ms(0));
+        assert_eq!(still.look(again, began + ms(10)), ms(10));
         // The supervisor itself was stopped.
-        assert_eq!(still.look(Some(1), began + ms(60_000)), ms(60));
-        assert_eq!(still.look(Some(1), began + ms(60_010)), ms(70));
-        assert_eq!(still.look(Some(2), began + ms(60_020)), ms(0));
-        assert_eq!(still.look(Some(2), began + ms(60_030)), ms(10));
+        assert_eq!(still.look(first, began + ms(60_000)), ms(60));
+        assert_eq!(still.look(first, began + ms(60_010)), ms(70));
+        assert_eq!(still.look(second, began + ms(60_020)), ms(0));
+        assert_eq!(still.look(second, began + ms(60_030)), ms(10));
         assert_eq!(still.look(None, began + ms(60_040)), ms(0), "not known");
         assert_eq!(still.look(None, began + ms(60_050)), ms(0));
+    }
+
+    /// Rule C8, from what pulses say.
+    #[test]
+    fn a_disk_is_given_up_for_one_that_moves_only() {
+        use crate::supervisor::failover::tests::{node, record};
+        let (record, order) = (record(&["a", "b"], false), ["a", "b"].map(node));
+        let grants = Grants::new(Roster::new(["a", "b", "w"].map(node)).unwrap());
+        let all = NodeSet::of(0..3);
+        let good = Seen { heard: all, server_ready: NodeSet::of([0, 1]), disk_moves: all, ..Seen::default() };
+        let step = |seen: &Seen| {
+            let why = GivingUp::DiskHangs { ms: 600 };
+            plan(&view_by_pulses(&record, &order, &grants, seen, why)).step
+        };
+        assert_eq!(step(&good), Step::HandOver { successor: node("b") });
+        let without_b = NodeSet::of([0, 2]);
+        for bad in [
+            Seen { heard: without_b, ..good },
+            Seen { server_ready: NodeSet::of([0]), ..good },
+            Seen { disk_moves: without_b, ..good },
+            Seen { clock_off: NodeSet::of([1]), ..good },
+        ] {
+            assert_eq!(step(&bad), Step::Nothing, "{bad:?}");
+        }
     }
 }

@@ -251,8 +251,24 @@ impl Bed {
     /// Nothing runs; `a` has been a master without a control plane, `b` is a copy of it.
     pub fn stopped() -> Bed {
         let scratch = TempDir::new().unwrap();
+        let (node_a, node_b) = (Node::new(&scratch, "a"), Node::new(&scratch, "b"));
+        Bed::made_of(scratch, node_a, node_b)
+    }
+
+    /// The same, with the directories of both nodes, which have their parts in the control plane too, on these disks.
+    pub fn stopped_on(disk_a: &Path, disk_b: &Path) -> Bed {
+        let scratch = TempDir::new().unwrap();
+        let [node_a, node_b] = [("a", disk_a), ("b", disk_b)].map(|(name, disk)| {
+            let mut node = Node::new(&scratch, name);
+            node.log_beside(node.dir.with_extension("log"));
+            node.dir = disk.join(name);
+            node
+        });
+        Bed::made_of(scratch, node_a, node_b)
+    }
+
+    fn made_of(scratch: TempDir, mut node_a: Node, node_b: Node) -> Bed {
         let runtime = TempDir::new_in("/dev/shm").unwrap();
-        let (mut node_a, node_b) = (Node::new(&scratch, "a"), Node::new(&scratch, "b"));
         node_a.configure("node_name = \"a\"");
         node_a.start();
         let (from, data) = (node_a.at(), node_b.data().to_owned());
@@ -262,14 +278,13 @@ impl Bed {
             node.configure(&format!("listen = \"{}\"", node.at()));
         }
         let config = scratch.path().join("cluster.toml");
-        let section = |name: &str, more: &str| {
-            let (port, data) = (holdfast_seams::testing::port(), scratch.path().join(name));
+        let section = |name: &str, data: &Path, more: &str| {
+            let port = holdfast_seams::testing::port();
             format!("[node.{name}]\nlinks = [\"127.0.0.1:{port}\"]\ndata = \"{}\"\n{more}", data.display())
         };
-        let clients = |node: &Node| format!("clients = \"{}\"\n", node.at());
-        let sections =
-            [section("a", &clients(&node_a)), section("b", &clients(&node_b)), section("w", "witness = true\n")]
-                .concat();
+        let of_node = |node: &Node| section(node.name, &node.dir, &format!("clients = \"{}\"\n", node.at()));
+        let of_witness = section("w", &scratch.path().join("w"), "witness = true\n");
+        let sections = [of_node(&node_a), of_node(&node_b), of_witness].concat();
         let text = format!("name = \"shop\"\nlease_ms = {LEASE_MS}\n{sections}[database]\nnodes = [\"a\", \"b\"]\n");
         std::fs::write(&config, text).unwrap();
         let supervised = |name: &'static str| Supervised {
@@ -320,14 +335,19 @@ impl Bed {
     /// All three run, `a` is the master, and `b` may be promoted.
     pub async fn start() -> Bed {
         let mut bed = Bed::stopped();
-        bed.w.start();
-        bed.b.start();
-        bed.a.start();
-        bed.a.until_running().await;
-        bed.b.until_running().await;
-        until_followed(&bed.node_a, &bed.node_b).await;
-        bed.until_agreed("a", &["a", "b"]).await;
+        bed.start_all().await;
         bed
+    }
+
+    /// The same, of one in which nothing runs.
+    pub async fn start_all(&mut self) {
+        self.w.start();
+        self.b.start();
+        self.a.start();
+        self.a.until_running().await;
+        self.b.until_running().await;
+        until_followed(&self.node_a, &self.node_b).await;
+        self.until_agreed("a", &["a", "b"]).await;
     }
 
     /// Lets the member of `a` lead Raft: one that leads instead is taken away until another one leads.

@@ -12,11 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 async fn patient() -> Bed {
     let mut bed = Bed::stopped();
     bed.node_a.configure("standby_timeout_ms = 600000");
-    bed.w.start();
-    bed.b.start();
-    bed.a.start();
-    bed.a.until_running().await;
-    bed.until_agreed("a", &["a", "b"]).await;
+    bed.start_all().await;
     bed
 }
 

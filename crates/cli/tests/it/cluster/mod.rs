@@ -9,6 +9,7 @@ mod explain;
 mod failover;
 mod file;
 mod freeze;
+mod hung_disk;
 mod lost;
 mod removed;
 mod returning;

@@ -12,6 +12,7 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod cluster_soak;
 mod cluster_test;
 mod connections;
 mod coverage;
@@ -113,6 +114,8 @@ enum Command {
     Rules(rules::Arguments),
     /// Measures what Holdfast, SQLite and PostgreSQL do about each fault of the disk below them
     PeerFaults(peer_faults::Arguments),
+    /// Disturbs a loaded cluster for hours by what must not cost its master its place, and shows the least that was left of the lease
+    ClusterSoak(cluster_soak::Arguments),
     /// Injects random faults into a cluster while clients record histories, and has these checked
     ClusterTest(cluster_test::Arguments),
     /// Measures how long a cluster accepts no commits when its master is lost, and how long Patroni does
@@ -153,6 +156,7 @@ fn main() -> ExitCode {
         Command::Layers(arguments) => layers::command(&arguments),
         Command::Rules(arguments) => rules::command(&arguments),
         Command::PeerFaults(arguments) => peer_faults::command(&arguments),
+        Command::ClusterSoak(arguments) => cluster_soak::command(&arguments),
         Command::ClusterTest(arguments) => cluster_test::command(&arguments),
         Command::Takeovers(arguments) => takeovers::command(&arguments),
         Command::Feeds(arguments) => feeds::command(&arguments),

@@ -309,12 +309,11 @@ impl Control {
         self.handle.lost()
     }
 
-    /// Whether each other node with data is lost, except for those whose standbys count; at least one is.
-    pub fn are_others_lost(&self, counting: &BTreeSet<String>) -> bool {
+    /// Whether each other node with data counts as lost.
+    pub fn are_others_lost(&self) -> bool {
         let lost = self.handle.lost();
         let lost = lost.borrow();
-        let mut missing = self.others.iter().filter(|node| !counting.contains(node.as_str())).peekable();
-        missing.peek().is_some() && missing.all(|node| lost.contains(node))
+        !self.others.is_empty() && self.others.iter().all(|node| lost.contains(node))
     }
 
     /// Whether this quorum is the sync set, as far as this node knows the record.

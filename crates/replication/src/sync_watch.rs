@@ -6,8 +6,9 @@
 //! | go_on | commits wait for acks | commits no longer wait, at any level, until enough standbys are back |
 //!
 //! The time runs from when the standby was heard last: one that falls silent is away as soon as one that is killed. Under
-//! supervisors, whose nodes exchange pulses, it is not waited for where each standby that is missing belongs to a node that counts as
-//! lost ([`Control::lost`]): that takes the time of a lease, and a link that seems alive does not count meanwhile.
+//! supervisors, whose nodes exchange pulses, it is not waited for where each other node with data counts as lost ([`Control::lost`]):
+//! that takes the time of a lease. A link that seems alive has until the next check to prove that it is. While one standby of several
+//! acknowledges, the time is waited for: it would be taken out of the sync set with the others.
 //!
 //! After a takeover with a control plane the agreed sync set is this server alone, and the standby that is missing is the master
 //! that was replaced: `go_on` then waits for no time ([`Control::took_over_alone`]). The group is still asked first, as always.
@@ -178,7 +179,7 @@ impl SyncWatch {
             (state.times_seen, state.reported_away) = (times, false);
         }
         let is_over = was_out && out_since.elapsed() + self.hub.silent_before() >= self.after;
-        let is_away = out && (is_over || (state.is_alone && times == 0) || self.are_missing_lost());
+        let is_away = out && (is_over || (state.is_alone && times == 0) || (was_out && self.are_all_lost()));
         if !is_away {
             (state.without_standbys, state.refused) = (false, false);
             return false;
@@ -198,11 +199,10 @@ impl SyncWatch {
         state.without_standbys
     }
 
-    /// Whether each node whose standby is missing counts as lost: none of them will acknowledge soon.
-    fn are_missing_lost(&self) -> bool {
-        let Some(control) = &self.control else { return false };
-        let counting = self.hub.standbys().into_iter().filter(|standby| standby.counts).map(|standby| standby.name);
-        control.are_others_lost(&counting.collect())
+    /// Whether no standby acknowledges, and each node that could have one counts as lost: none will acknowledge soon.
+    fn are_all_lost(&self) -> bool {
+        let is_lost = self.control.as_ref().is_some_and(|control| control.are_others_lost());
+        is_lost && !self.hub.standbys().iter().any(|standby| standby.counts)
     }
 
     /// Whether nothing is to be waited for before the first standby comes.

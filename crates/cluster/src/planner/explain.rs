@@ -112,7 +112,8 @@ pub fn undecided(sight: &Sight, why: &Undecided, plan: &Plan) -> String {
             )
         }
         Undecided::Granted { ms: None } => format!(
-            "{master} is the master of epoch {epoch}: the other nodes hear it and grant its lease, which lasts {lease_ms} ms. {}",
+            "{master} is the master of epoch {epoch}: {leader}, which leads the control plane, hears it, and no majority of the nodes counts it \
+             as silent. Its lease lasts {lease_ms} ms. {}",
             if_lost(master, &plan.fit())
         ),
         Undecided::Granted { ms: Some(ms) } => format!(
@@ -160,8 +161,8 @@ pub fn not_led<'a>(asked: NodeId, unreachable: impl IntoIterator<Item = (&'a Nod
     let missing = unreachable.into_iter().map(|(node, why)| format!("{node} ({why})")).collect::<Vec<_>>().join(", ");
     let missing = if missing.is_empty() { String::new() } else { format!(": it does not reach {missing}") };
     format!(
-        "{asked} hears no leader of the control plane{missing}. Without a majority of the three nodes no lease is renewed, \
-         and no node is named as the successor"
+        "{asked} hears no leader of the control plane{missing}. Without a majority of the three nodes no node is named as the \
+         successor; a master keeps its lease while a majority hears its pulses"
     )
 }
 

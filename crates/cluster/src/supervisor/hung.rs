@@ -12,6 +12,9 @@
 //! The time is watched: a look adds at most 50 ms. So neither a supervisor that was stopped itself, nor a machine that was frozen
 //! as a whole, ends a server that ticks again when it continues.
 //!
+//! A disk that hangs may return from one sync and hang in the next. So it counts as moving again, for others as well, when no sync has
+//! lasted for the time of a lease for that time and a second.
+//!
 //! Failure: without a page `progress` nothing is known, and nothing is done.
 
 use super::Supervisor;
@@ -31,6 +34,9 @@ use std::time::{Duration, Instant};
 const LOOK_MAX: Duration = Duration::from_millis(50);
 /// How long a server may take to end by itself.
 const END_MAX: Duration = Duration::from_secs(5);
+
+/// How long a disk that hung has to move, and the time of a lease, before it counts as moving.
+const PROBATION: Duration = Duration::from_secs(1);
 
 /// The server writes down when its sync began as often as it looks, from another clock: the same sync is never the same number.
 const SAME_NS: u64 = 5_000_000;
@@ -60,6 +66,8 @@ impl Stillness {
 pub struct Hung {
     tick: Stillness,
     sync: Stillness,
+    /// When a sync had lasted for the time of a lease, last.
+    disk_hung: Option<Instant>,
     /// It was reported that no other node can take the place of one whose disk hangs.
     is_kept: bool,
     /// Since when its end is asked for, and whether it was killed.
@@ -71,7 +79,8 @@ impl Hung {
     pub fn look(&mut self, supervisor: &Arc<Supervisor>, process: &Process) {
         let now = Instant::now();
         let page = Progress::open(supervisor.dir.path()).ok().filter(|page| page.server() == process.identity());
-        supervisor.tell_own(page.as_ref());
+        let disk_moves = self.disk_moves(page.as_ref(), supervisor.lease_time(), now);
+        supervisor.tell_own(page.as_ref(), disk_moves);
         match &mut self.ending {
             Some((since, is_killed)) if !*is_killed && now.duration_since(*since) >= END_MAX => {
                 *is_killed = true;
@@ -88,6 +97,17 @@ impl Hung {
         }
     }
 
+    /// Whether the disk moves, as the pulses say it.
+    fn disk_moves(&mut self, page: Option<&Progress>, lease: Duration, now: Instant) -> bool {
+        let sync_ns = page.and_then(Progress::sync_began_ns).map_or(0, |began| boot_ns().saturating_sub(began));
+        if Duration::from_nanos(sync_ns) >= lease {
+            self.disk_hung = Some(now);
+        }
+        let moves = self.disk_hung.is_none_or(|hung| now.duration_since(hung) >= lease + PROBATION);
+        self.is_kept &= !moves;
+        moves
+    }
+
     /// Why a master's server is to be ended.
     fn hangs(&mut self, supervisor: &Supervisor, page: Option<&Progress>, now: Instant) -> Option<GivingUp> {
         let lease = supervisor.lease_time();
@@ -98,7 +118,6 @@ impl Hung {
             return Some(GivingUp::ServerHangs { ms: ms(still) });
         }
         if syncs < lease {
-            self.is_kept = false;
             return None;
         }
         let why = GivingUp::DiskHangs { ms: ms(syncs) };
@@ -121,10 +140,9 @@ impl Supervisor {
     }
 
     /// Lets the pulses say how the server is.
-    fn tell_own(&self, page: Option<&Progress>) {
-        let sync_ns = page.and_then(Progress::sync_began_ns).map_or(0, |began| boot_ns().saturating_sub(began));
+    fn tell_own(&self, page: Option<&Progress>, disk_moves: bool) {
         let server_ready = page.is_some_and(|page| page.state() == ServerState::Ready);
-        self.pulse.set_own(Own { server_ready, disk_moves: Duration::from_nanos(sync_ns) < self.lease_time() });
+        self.pulse.set_own(Own { server_ready, disk_moves });
     }
 
     /// Whether another node can take the place of this master by what its pulses say; `None`: there are none, or no record.

@@ -332,6 +332,12 @@ impl Bed {
         }
     }
 
+    /// Adds lines to the section `[database]` of cluster.toml, which is its last one.
+    pub fn add_to_database(&self, lines: &str) {
+        let text = std::fs::read_to_string(&self.a.config).unwrap();
+        std::fs::write(&self.a.config, text + lines).unwrap();
+    }
+
     /// All three run, `a` is the master, and `b` may be promoted.
     pub async fn start() -> Bed {
         let mut bed = Bed::stopped();

@@ -19,7 +19,6 @@
 
 use super::Supervisor;
 use super::events::Kind;
-use crate::moment::boot_ns;
 use crate::page::{Progress, ServerState};
 use crate::planner::{GivingUp, NodeState, Plan, Step, View, plan};
 use crate::process::Process;
@@ -34,10 +33,8 @@ use std::time::{Duration, Instant};
 const LOOK_MAX: Duration = Duration::from_millis(50);
 /// How long a server may take to end by itself.
 const END_MAX: Duration = Duration::from_secs(5);
-
 /// How long a disk that hung has to move, and the time of a lease, before it counts as moving.
 const PROBATION: Duration = Duration::from_secs(1);
-
 /// The server writes down when its sync began as often as it looks, from another clock: the same sync is never the same number.
 const SAME_NS: u64 = 5_000_000;
 
@@ -61,13 +58,30 @@ impl Stillness {
     }
 }
 
+/// The disk of a server's trail, by its syncs.
+#[derive(Default)]
+struct TrailDisk {
+    sync: Stillness,
+    /// When a sync had lasted for the time of a lease, last.
+    hung: Option<Instant>,
+}
+
+impl TrailDisk {
+    /// One look: for how long the present sync has lasted, and whether the disk counts as moving.
+    fn look(&mut self, began_ns: Option<u64>, lease: Duration, now: Instant) -> (Duration, bool) {
+        let lasts = self.sync.look(began_ns, now);
+        if lasts >= lease {
+            self.hung = Some(now);
+        }
+        (lasts, self.hung.is_none_or(|hung| now.duration_since(hung) >= lease + PROBATION))
+    }
+}
+
 /// Watches whether one server hangs, and ends it.
 #[derive(Default)]
 pub struct Hung {
     tick: Stillness,
-    sync: Stillness,
-    /// When a sync had lasted for the time of a lease, last.
-    disk_hung: Option<Instant>,
+    disk: TrailDisk,
     /// It was reported that no other node can take the place of one whose disk hangs.
     is_kept: bool,
     /// Since when its end is asked for, and whether it was killed.
@@ -79,7 +93,9 @@ impl Hung {
     pub fn look(&mut self, supervisor: &Arc<Supervisor>, process: &Process) {
         let now = Instant::now();
         let page = Progress::open(supervisor.dir.path()).ok().filter(|page| page.server() == process.identity());
-        let disk_moves = self.disk_moves(page.as_ref(), supervisor.lease_time(), now);
+        let began_ns = page.as_ref().and_then(Progress::sync_began_ns);
+        let (sync_lasts, disk_moves) = self.disk.look(began_ns, supervisor.lease_time(), now);
+        self.is_kept &= !disk_moves;
         supervisor.tell_own(page.as_ref(), disk_moves);
         match &mut self.ending {
             Some((since, is_killed)) if !*is_killed && now.duration_since(*since) >= END_MAX => {
@@ -89,7 +105,10 @@ impl Hung {
             Some(_) => {}
             None => {
                 let page = page.filter(|_| supervisor.has_right(process));
-                if let Some(why) = self.hangs(supervisor, page.as_ref(), now) {
+                let still = self.tick.look(page.as_ref().map(Progress::tick_ns), now);
+                if page.is_some()
+                    && let Some(why) = self.hangs(supervisor, still, sync_lasts)
+                {
                     self.ending = Some((now, false));
                     supervisor.end_hung(process, why);
                 }
@@ -97,30 +116,17 @@ impl Hung {
         }
     }
 
-    /// Whether the disk moves, as the pulses say it.
-    fn disk_moves(&mut self, page: Option<&Progress>, lease: Duration, now: Instant) -> bool {
-        let sync_ns = page.and_then(Progress::sync_began_ns).map_or(0, |began| boot_ns().saturating_sub(began));
-        if Duration::from_nanos(sync_ns) >= lease {
-            self.disk_hung = Some(now);
-        }
-        let moves = self.disk_hung.is_none_or(|hung| now.duration_since(hung) >= lease + PROBATION);
-        self.is_kept &= !moves;
-        moves
-    }
-
     /// Why a master's server is to be ended.
-    fn hangs(&mut self, supervisor: &Supervisor, page: Option<&Progress>, now: Instant) -> Option<GivingUp> {
+    fn hangs(&mut self, supervisor: &Supervisor, still: Duration, sync_lasts: Duration) -> Option<GivingUp> {
         let lease = supervisor.lease_time();
         let ms = |lasts: Duration| lasts.as_millis() as u64;
-        let still = self.tick.look(page.map(Progress::tick_ns), now);
-        let syncs = self.sync.look(page.and_then(Progress::sync_began_ns), now);
         if still >= lease {
             return Some(GivingUp::ServerHangs { ms: ms(still) });
         }
-        if syncs < lease {
+        if sync_lasts < lease {
             return None;
         }
-        let why = GivingUp::DiskHangs { ms: ms(syncs) };
+        let why = GivingUp::DiskHangs { ms: ms(sync_lasts) };
         let plan = supervisor.plan_of_giving_up(why)?;
         if let Step::HandOver { .. } = plan.step {
             return Some(why);
@@ -229,6 +235,29 @@ mod tests {
         assert_eq!(still.look(second, began + ms(60_030)), ms(10));
         assert_eq!(still.look(None, began + ms(60_040)), ms(0), "not known");
         assert_eq!(still.look(None, began + ms(60_050)), ms(0));
+    }
+
+    #[test]
+    fn between_two_syncs_that_hang_a_disk_does_not_move() {
+        let (mut disk, began, ms) = (TrailDisk::default(), Instant::now(), Duration::from_millis);
+        let lease = ms(600);
+        let mut at = began;
+        let mut look = |began_ns, more_ms| {
+            at += ms(more_ms);
+            disk.look(began_ns, lease, at)
+        };
+        let (first, second) = (Some(1_000_000_000), Some(21_000_000_000));
+        assert_eq!(look(first, 0), (ms(0), true));
+        for step in 1..12 {
+            assert_eq!(look(first, 50), (ms(50 * step), true));
+        }
+        assert_eq!(look(first, 50), (ms(600), false));
+        // The next sync hangs as well.
+        assert_eq!(look(second, 10), (ms(0), false));
+        assert_eq!(look(second, 50), (ms(50), false));
+        // It returns, and no other one hangs.
+        assert_eq!(look(None, 1_530), (ms(0), false));
+        assert_eq!(look(None, 10), (ms(0), true));
     }
 
     /// Rule C8, from what pulses say.

@@ -160,16 +160,13 @@ async fn a_master_that_is_stopped_while_its_node_leads_hands_the_lead_on_first()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_with_half_a_base_copy_does_not_take_over() {
     let mut bed = Bed::stopped();
-    // It stays in the set while it is away.
+    // It stays in the set while its server is away.
     bed.node_a.configure("standby_timeout_ms = 600000");
-    bed.w.start();
-    bed.b.start();
-    bed.a.start();
-    bed.a.until_running().await;
-    bed.until_agreed("a", &["a", "b"]).await;
+    bed.start_all().await;
     asked(&bed.node_a, "create table t(id int primary key); insert into t values (1)").await;
-    bed.b.kill_both().await;
+    bed.b.signal_server(Signal::STOP);
     bed.a.kill_both().await;
+    bed.b.kill_both().await;
     // As when a copy ends early: the files belong to a later place of the trail than the standby has.
     let file = bed.node_b.dir.join("standby.toml");
     let text = std::fs::read_to_string(&file).unwrap();

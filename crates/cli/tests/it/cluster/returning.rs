@@ -11,25 +11,14 @@ async fn with_a_tail(promote: &[&str]) -> Bed {
 
 async fn with_a_tail_of(tail: &str, promote: &[&str]) -> Bed {
     let mut bed = Bed::stopped();
-    // The standby stays in the sync set while it is away.
+    // The standby stays in the sync set while its server is away, but not while its node is.
     bed.node_a.configure("standby_timeout_ms = 600000");
-    let mut bed = {
-        bed.w.start();
-        bed.b.start();
-        bed.a.start();
-        bed.a.until_running().await;
-        bed.b.until_running().await;
-        bed
-    };
-    bed.until_agreed("a", &["a", "b"]).await;
+    bed.start_all().await;
     asked(&bed.node_a, "create table if not exists t(id int primary key); insert into t values (1)").await;
-    bed.b.kill();
-    bed.b.signal_server(Signal::KILL);
-    until("b is gone", async || bed.b.server().is_none()).await;
+    bed.b.signal_server(Signal::STOP);
     run(&bed.node_a.connect_with(LOCAL).await, tail).await;
-    bed.a.kill();
-    bed.a.signal_server(Signal::KILL);
-    until("a is gone", async || bed.a.server().is_none()).await;
+    bed.a.kill_both().await;
+    bed.b.kill_both().await;
     bed.b.start();
     bed.b.until_running().await;
     let at = bed.node_b.at();

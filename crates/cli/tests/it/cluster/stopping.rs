@@ -8,13 +8,7 @@ use rustix::process::Signal;
 async fn patient() -> Bed {
     let mut bed = Bed::stopped();
     bed.node_a.configure("standby_timeout_ms = 600000");
-    bed.w.start();
-    bed.b.start();
-    bed.a.start();
-    bed.a.until_running().await;
-    bed.b.until_running().await;
-    until_followed(&bed.node_a, &bed.node_b).await;
-    bed.until_agreed("a", &["a", "b"]).await;
+    bed.start_all().await;
     bed
 }
 

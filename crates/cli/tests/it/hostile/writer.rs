@@ -173,7 +173,7 @@ async fn what_a_table_computes_by_itself_counts() {
 /// What waits for the writer while that runs a long statement ends by its time limit, and so it does by a cancel.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_for_a_busy_writer_can_be_ended() {
-    // The long statement goes on in the writer when it has changed this many rows.
+    // The long statement continues in the writer when it has changed this many rows.
     let dir = TempDir::new().unwrap();
     std::fs::write(dir.path().join("holdfast.toml"), "branch_locks_max = 1000\n").unwrap();
     let server = Running::start_in(dir);
